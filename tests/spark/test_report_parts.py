@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.bamboo import MAX_U64
+from culm.spark.payload import STATES
+from culm.spark.report import engines
 from culm.spark.report.counts import completeness, cost, growth, lengths
+from culm.spark.report.coverage import coverage, logs
 from culm.spark.report.html import Html, bytes_text, foreign, portions, share, strip
+from culm.spark.report.logs import pieces
 from culm.spark.report.numbers import (
+    CoverageNumbers,
     ForkNumbers,
     LogNumbers,
     Numbers,
@@ -20,45 +28,31 @@ from culm.spark.report.numbers import (
     RejectNumbers,
 )
 from culm.spark.report.page import page
-from culm.spark.report.strips import BREAKS, CELLS, Cell, Counted, Strip, strips
+from culm.spark.report.stretches import STRETCHES, magnitude, magnitudes, stretches
+from culm.spark.report.strips import BREAKS, CELLS
+from culm.spark.steps import VERDICTS as TABLE
+from culm.spark.verdicts import VERDICTS
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from culm.spark.report.strips import Piece
-    from culm.types import Log
+
+def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
+    """The strip of a log that has these numbers, with these positions in ``VERDICTS``."""
+    rows = [verdict(b"", 0, number, verdict=VERDICTS[state]) for number, state in held.items()]
+    return coverage_of(rows)
 
 
-def count_of(held: Mapping[Log, Mapping[int, int]]) -> Any:
-    """What counts the cells of pieces, in plain Python."""
-
-    def count(wanted: Mapping[Log, Sequence[Piece]]) -> dict[Log, list[Counted]]:
-        found: dict[Log, list[Counted]] = {}
-        for log, pieces in wanted.items():
-            cells: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-            for number in held[log]:
-                for at, piece in enumerate(pieces):
-                    if piece.first <= number <= piece.last:
-                        cells[at, (number - piece.first) // piece.width].append(number)
-            found[log] = [_counted(*cell, of, held[log]) for cell, of in cells.items()]
-        return found
-
-    return count
+def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
+    """The cells of the only log that has rows."""
+    table = pa.Table.from_pylist(rows, READ)
+    found = coverage({(row["author"], row["log_id"]) for row in rows})(stretches(table))
+    return [CoverageNumbers(**engines._plain(row)) for row in found.to_pylist()]
 
 
-def _counted(piece: int, cell: int, numbers: list[int], held: Mapping[int, int]) -> Counted:
-    verified, unverified, invalid = (sum(held[number] == rank for number in numbers) for rank in range(3))
-    return Counted(piece, cell, verified, unverified, invalid, min(numbers), max(numbers))
-
-
-def strip_over(held: Mapping[int, int]) -> Strip:
-    """The strip of a log."""
-    log = (b"", 0)
-    return strips({log: max(held, default=0)}, count_of({log: held}))[log]
-
-
+READ = pa.schema([(name, kind) for name, kind in TABLE.arrow.items() if name in verdict(b"", 0, 1)])
 NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, MAX_U64), st.integers(0, 63).map(lambda power: 2**power))
 
 
@@ -66,32 +60,86 @@ NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, MAX_U64), st.integers(0,
 def test_a_strip_shows_what_is_held(held: dict[int, int]) -> None:
     """Every number held is in one cell; cells are in order and few; what is left out is missing, and much."""
     drawn = strip_over(held)
-    assert sum(sum(cell.counts) for cell in drawn.cells) == len(held)
-    assert len(drawn.cells) <= CELLS
+    assert len(drawn) <= CELLS
     free, gaps = 1, []
-    for piece in drawn.pieces:
-        gaps += [piece[0].first - free] if piece[0].first > free else []
-        free = piece[-1].last + 1
-        assert [cell.last + 1 for cell in piece[:-1]] == [cell.first for cell in piece[1:]]
+    for cell in drawn:
+        gaps += [cell.first - free] if cell.first > free else []
+        free = cell.last + 1
+        ranks = Counter(rank for number, rank in held.items() if cell.first <= number <= cell.last)
+        assert (ranks[0], ranks[1], ranks[2]) == (cell.verified, cell.unverified, cell.invalid)
+        assert cell.last - cell.first + 1 == cell.missing + ranks.total()
     assert free == max(held, default=0) + 1
+    assert sum(cell.verified + cell.unverified + cell.invalid for cell in drawn) == len(held)
     assert len(gaps) <= BREAKS
     assert all(10 * gap > 9 * CELLS for gap in gaps)
-    for cell in drawn.cells:
-        ranks = Counter(rank for number, rank in held.items() if cell.first <= number <= cell.last)
-        assert (ranks[0], ranks[1], ranks[2]) == cell.counts
-        assert cell.missing >= 0
+
+
+ENTRIES = st.fixed_dictionaries(
+    {
+        "author": st.sampled_from([b"a" * 32, b"short", b""]),
+        "log_id": st.sampled_from([0, 1, MAX_U64]),
+        "seqnum": st.one_of(st.integers(1, 30), NUMBERS),
+        "verdict": st.sampled_from(VERDICTS),
+        "payload": st.sampled_from(STATES),
+        "reason": st.sampled_from([None, "bad signature", "fork at 7", f"fork at {MAX_U64}", "no path to entry 1: x"]),
+        "size": st.integers(0, MAX_U64),
+        "copies": st.integers(1, MAX_U64 // 2**10),
+    }
+)
+
+
+@given(st.lists(ENTRIES, max_size=60), st.integers(1, 5))
+def test_stretches_are_all_that_is_needed(rows: list[dict[str, Any]], parts: int) -> None:
+    """In whatever order rows come, and in however many portions, the logs are those of plain Python over the rows."""
+    portions = [pa.Table.from_pylist(rows[part::parts], READ) for part in range(parts)]
+    found = pa.concat_tables([stretches(portion).cast(STRETCHES.schema) for portion in portions])
+    whole = found.sort_by([("author", "ascending"), ("log", "ascending")]).combine_chunks()
+    made = [LogNumbers(**engines._plain(row)) for row in logs(whole).to_pylist()]
+    of = oracle.by_log(rows)
+    assert {log: oracle.log_numbers(log, of[log]) for log in of} == {log[:2]: log for log in made}
+    assert len(rows) == sum(row["high"] - row["low"] + 1 for row in found.to_pylist())
+
+
+def test_neighbours_are_one_stretch() -> None:
+    """A log of 65,536 entries without trouble is some forty rows, one for each magnitude."""
+    rows = [verdict(b"a", 0, number) for number in range(1, 65_537)]
+    assert 4 * 9 + 6 == len(stretches(pa.Table.from_pylist(rows, READ)))
+
+
+@given(st.integers(0, MAX_U64))
+def test_magnitudes(number: int) -> None:
+    """Numbers with as many digits and the same first digit are one magnitude; each number is within its own."""
+    low, high = magnitude(int(magnitudes(np.array([number], np.uint64))[0]))
+    assert low <= number <= high
+    assert str(low)[0] == str(high)[0] == str(number)[0]
+    assert len(str(low)) == len(str(high)) == len(str(number))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3))), st.integers(1, 9))
+def test_spark_gives_steps_whole_logs(keys: list[tuple[int, int]], rows: int) -> None:
+    """However rows come in batches, a portion has whole logs; none is lost, none comes twice."""
+    keys.sort()
+    columns = {"author": [bytes([author]) for author, _ in keys], "log": [log for _, log in keys]}
+    table = pa.table({"author": pa.array(columns["author"], pa.binary()), "log": pa.array(columns["log"], pa.int64())})
+    with mock.patch.object(engines, "_STEP_ROWS", rows):
+        found = list(engines._whole_logs(table.to_batches(max_chunksize=3)))
+    assert columns == (pa.Table.from_batches(found, table.schema)).to_pydict()
+    ends = [(batch.slice(at, 1).to_pylist()[0]) for batch in found for at in (0, len(batch) - 1)]
+    assert all(before != after for before, after in zip(ends[1::2], ends[2::2], strict=False))
 
 
 def test_a_strip_is_drawn_to_scale() -> None:
     """Runs are as wide as they are long, equal neighbours are one shape, shares of a cell are parts of its height."""
-    whole = str(strip("t", strip_over(dict.fromkeys(range(1, 97), 0))))
-    assert '<path class="v" d="M0 0h9600v24h-9600z"/>' in whole
-    halves = str(strip("t", strip_over(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))))
+
+    def drawn(held: Mapping[int, int]) -> str:
+        return str(strip("t", next(iter(pieces(strip_over(held)).values()))))
+
+    assert '<path class="v" d="M0 0h9600v24h-9600z"/>' in drawn(dict.fromkeys(range(1, 97), 0))
+    halves = drawn(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))
     assert 'class="v" d="M0 0h4800v24h-4800z"' in halves
     assert 'class="i" d="M4800 0h4800v24h-4800z"' in halves
-    half_full = str(strip("t", strip_over(dict.fromkeys(range(2, 193, 2), 1))))
-    assert 'class="u" d="M0 12h9600v12h-9600z"' in half_full
-    broken = str(strip("t", strip_over({1: 0, MAX_U64: 0})))
+    assert 'class="u" d="M0 12h9600v12h-9600z"' in drawn(dict.fromkeys(range(2, 193, 2), 1))
+    broken = drawn({1: 0, MAX_U64: 0})
     assert 'class="v" d="M0 0h4700v24h-4700zM4900 0h4700v24h-4700z"' in broken
     assert 'class="z"' in broken
 
@@ -133,14 +181,17 @@ def numbers_with(**more: Any) -> Numbers:
 
 def test_a_page_of_hostile_numbers() -> None:
     """Whatever stands in the tables, the page is whole, and small at the most that it is given."""
-    logs = [log_row(bytes([number]) * 32, log_id=MAX_U64, newest=MAX_U64) for number in range(200)]
-    cells = [Cell(at * 100 + 1, at * 100 + 100, (10 + at % 30, 25, 45 - at % 20)) for at in range(CELLS)]
-    drawn = Strip((tuple(cells),))
+    shown = [log_row(bytes([number]) * 32, log_id=MAX_U64, newest=MAX_U64) for number in range(200)]
+    cells = [
+        CoverageNumbers(*log[:2], at * 100 + 1, at * 100 + 100, 10 + at % 30, 25, 45 - at % 20, 20)
+        for log in shown
+        for at in range(CELLS)
+    ]
     numbers = numbers_with(
         name=HOSTILE,
-        troubled=logs[:100],
-        largest=logs,
-        strips={log[:2]: drawn for log in logs},
+        troubled=shown[:100],
+        largest=shown,
+        coverage=cells,
         forks=[ForkNumbers(b"short", 1, 2, HOSTILE, None, None, b"\xff" * 4096, 0)] * 50,
         forks_in_all=10**9,
         proofs=True,

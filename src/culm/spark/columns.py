@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 UNSIGNED = "DECIMAL(20,0)"
 """The SQL type of an unsigned 64-bit number in tables for users."""
+
+SUM = "DECIMAL(38,0)"
+"""The SQL type of a sum of such numbers."""
+
+Unsigned = Annotated[int, UNSIGNED]
+Sum = Annotated[int, SUM]
+_KINDS: dict[object, str] = {bytes: "BINARY", str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
 
 # Rows in one Arrow batch. Larger batches hold more rows in a worker at once; smaller ones cost more for each row,
 # because Arrow and Spark do some work for each batch.
@@ -32,6 +39,11 @@ class Columns:
     def __init__(self, **types: str) -> None:
         self.names = tuple(types)
         self.types = types
+
+    @classmethod
+    def of(cls, row: type) -> Columns:
+        """The columns of a class of rows, by the types of its fields: an ``int`` is a ``BIGINT``."""
+        return cls(**{name: _kind(hint) for name, hint in get_type_hints(row, include_extras=True).items()})
 
     @property
     def ddl(self) -> str:
@@ -49,9 +61,24 @@ class Columns:
             "TINYINT": pa.int8(),
             "BOOLEAN": pa.bool_(),
             "STRING": pa.string(),
+            "DOUBLE": pa.float64(),
             UNSIGNED: pa.decimal128(20, 0),
+            SUM: pa.decimal128(38, 0),
         }
         return {name: kinds[kind] for name, kind in self.types.items()}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as a schema of Arrow."""
+        import pyarrow as pa
+
+        return pa.schema(list(self.arrow.items()))
+
+    def table(self, rows: Iterable[tuple[Any, ...]]) -> pa.Table:
+        """The rows as one table of Arrow."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(self.batches(rows), self.schema)
 
     def rows(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
         """The rows of Arrow batches. The batches may have further columns, in any order."""
@@ -62,13 +89,20 @@ class Columns:
         """Arrow batches of the rows, each as soon as its rows are there."""
         import pyarrow as pa
 
-        schema = pa.schema(list(self.arrow.items()))
+        schema = self.schema
         rows = iter(rows)
         while page := list(islice(rows, _BATCH_ROWS)):
             arrays = [
                 pa.array(column, field.type) for column, field in zip(zip(*page, strict=True), schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _kind(hint: object) -> str:
+    """The SQL type of a field's type. What may be None has the type that it otherwise has."""
+    parts = (hint, *get_args(hint))
+    named = [part.__metadata__[0] for part in parts if hasattr(part, "__metadata__")]
+    return str(named[0]) if named else next(_KINDS[part] for part in parts if part in _KINDS)
 
 
 def unsigned(column: Column) -> Column:

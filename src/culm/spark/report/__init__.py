@@ -10,10 +10,11 @@ The page must stay small and the driver must not run out of memory, whatever the
 (logs, authors, forks, rejects) is written as a table, and only some rows of it come to the page; everything else is
 counts by a few hundred kinds.
 
-``source`` is the subject of a report: the folder of a verification, or a state. ``counting`` is the interface of the
-two engines that count, Spark (``sql``, ``tables``) and this process (``plain``, ``entries``, ``sums``), which give the
-same numbers. ``counts`` and ``strips`` work on what either counted; ``numbers`` names all columns. ``page`` makes the
-HTML (``sections``, ``logs``, ``charts``, ``html``, ``style``). ``job`` does all of it: ``culm spark report`` runs it.
+``source`` is the subject of a report: the folder of a verification, or a state. Its verdicts become ``stretches``, a
+run-length encoding. From these ``queries`` count everything, with ``coverage`` and ``strips`` for single logs. They are
+written once; ``engines`` run them on Spark or in this process. ``counts`` makes the small tables of what comes back,
+and ``numbers`` names all columns. ``page`` makes the HTML (``sections``, ``logs``, ``charts``, ``html``, ``style``).
+``job`` does all of it: ``culm spark report`` runs it.
 """
 
 from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, Report, run

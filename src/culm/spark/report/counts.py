@@ -1,8 +1,4 @@
-"""From the few rows that either engine counted to the small tables of a report. Plain functions of plain values.
-
-Counts by sequence number or by copies can have 2^64 kinds. They are taken together by *magnitude*, the number of digits
-and the first digit: 1, 2, ... 9, 10 to 19, 20 to 29 and so on. That is fewer than 200 kinds for any inputs.
-"""
+"""From the few rows that the queries give to the small tables of a report. Plain functions of plain values."""
 
 from __future__ import annotations
 
@@ -22,6 +18,7 @@ from culm.spark.report.numbers import (
     PayloadNumbers,
     Totals,
 )
+from culm.spark.report.stretches import magnitude
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 if TYPE_CHECKING:
@@ -32,11 +29,12 @@ if TYPE_CHECKING:
 MOST_STAGES = 40  # of the verification in the page's table of costs; the summary is a file that could name any number
 
 
-def totals(entries: Sequence[Row], logs: Sequence[Row], authors: int, rejects: int) -> Totals:
-    """The totals, from rows of ``kinds_of_entries`` and ``kinds_of_logs``."""
-    verdicts: Counter[str] = Counter()
+def totals(entries: Iterable[Row], logs: Sequence[Row], authors: int, rejects: int) -> Totals:
+    """The totals, from the kinds of entries and of logs."""
+    verdicts, wrong = Counter[str](), 0
     for row in entries:
-        verdicts[row["verdict"]] += row["entries"]
+        verdicts[VERDICTS[row["verdict"]]] += row["entries"]
+        wrong += row["entries"] if STATES[row["payload"]] in WRONG_PAYLOADS else 0
     return Totals(
         entries=verdicts.total(),
         verified=verdicts[VERIFIED],
@@ -45,52 +43,43 @@ def totals(entries: Sequence[Row], logs: Sequence[Row], authors: int, rejects: i
         logs=sum(row["logs"] for row in logs),
         authors=authors,
         forked_logs=sum(row["forked"] for row in logs),
-        missing=sum(int(row["missing"]) for row in logs),
-        wrong_payloads=sum(row["entries"] for row in entries if row["payload"] in WRONG_PAYLOADS),
+        missing=sum(row["missing"] for row in logs),
+        wrong_payloads=wrong,
         rejects=rejects,
     )
 
 
 def payloads(entries: Iterable[Row]) -> list[PayloadNumbers]:
-    """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``; none without entries."""
-    counts: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
+    """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``."""
+    counts, sizes = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for row in entries:
-        kind = row["verdict"], row["payload"]
-        counts[kind] += row["entries"]
-        sizes[kind] += int(row["bytes"])
-    kinds = [(verdict, state) for verdict in VERDICTS for state in STATES if counts[verdict, state]]
-    return [PayloadNumbers(*kind, counts[kind], sizes[kind]) for kind in kinds]
-
-
-def magnitude(digits: int, digit: int) -> tuple[int, int]:
-    """The least and the greatest unsigned 64-bit number with this many digits and this first digit."""
-    return digit * 10 ** (digits - 1), min(MAX_U64, (digit + 1) * 10 ** (digits - 1) - 1)
+        counts[row["verdict"], row["payload"]] += row["entries"]
+        sizes[row["verdict"], row["payload"]] += row["size"]
+    return [
+        PayloadNumbers(VERDICTS[verdict], STATES[payload], count, sizes[verdict, payload])
+        for (verdict, payload), count in sorted(counts.items())
+    ]
 
 
 def growth(entries: Iterable[Row]) -> list[GrowthNumbers]:
     """Sums over all entries up to each sequence number at which the first digit changes."""
-    steps: dict[tuple[int, int], Counter[str]] = {}
-    for row in entries:
-        step = steps.setdefault((row["digits"], row["digit"]), Counter())
-        step["entries"] += row["entries"]
-        step["claimed"] += int(row["bytes"])
-        if row["verdict"] == VERIFIED:
-            step["verified"] += row["entries"]
-        if row["payload"] == HELD:
-            step["held"] += int(row["bytes"])
     grown: list[GrowthNumbers] = []
-    sums: Counter[str] = Counter()
-    for (digits, digit), step in sorted(steps.items()):
-        sums.update(step)
-        last = magnitude(digits, digit)[1]
+    sums = Counter[str]()
+    for row in sorted(entries, key=lambda row: row["magnitude"]):
+        last = magnitude(row["magnitude"])[1]
+        sums["entries"] += row["entries"]
+        sums["claimed"] += row["size"]
+        sums["verified"] += row["entries"] if VERDICTS[row["verdict"]] == VERIFIED else 0
+        sums["held"] += row["size"] if STATES[row["payload"]] == HELD else 0
+        if grown and grown[-1].seqnum == last:
+            grown.pop()
         grown.append(GrowthNumbers(last, sums["entries"], sums["verified"], sums["claimed"], sums["held"]))
     return grown
 
 
-def copies(counted: Iterable[tuple[Any, ...]]) -> list[CopiesNumbers]:
-    """Entries by how often they were found; ``counted`` has rows of digits, first digit and entries."""
-    return [CopiesNumbers(*magnitude(digits, digit), count) for digits, digit, count in sorted(counted)]
+def copies(found: Iterable[Row]) -> list[CopiesNumbers]:
+    """Entries by how often they were found."""
+    return sorted(CopiesNumbers(*magnitude(row["found"]), row["entries"]) for row in found)
 
 
 def completeness(logs: Sequence[Row]) -> list[CompletenessNumbers]:

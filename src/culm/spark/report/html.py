@@ -20,7 +20,7 @@ from culm.wire.places import author_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from culm.spark.report.strips import Cell, Strip
+    from culm.spark.report.numbers import CoverageNumbers
 
 _MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
 _WIDTH, _HEIGHT = 9600, 24  # of a strip, in units of its own drawing: 100 for each of 96 cells, 24 steps of filling
@@ -175,17 +175,17 @@ def portions(counts: Sequence[int], room: int, least: int = _LEAST) -> list[int]
     return units
 
 
-def strip(title: str, drawn: Strip) -> Html:
+def strip(title: str, drawn: Sequence[Sequence[CoverageNumbers]]) -> Html:
     """The coverage of a log as SVG. Each cell is filled from below: verified, unverified, invalid; the rest is missing.
 
     Neighbouring cells that look the same are one shape, so that a page with many strips stays small. A break is a
     zigzag.
     """
     paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
-    breaks = [bool(at or piece[0].first > 1) for at, piece in enumerate(drawn.pieces)]
-    cell = (_WIDTH - _BREAK * sum(breaks)) // max(1, len(drawn.cells))
+    breaks = [bool(at or piece[0].first > 1) for at, piece in enumerate(drawn)]
+    cell = (_WIDTH - _BREAK * sum(breaks)) // max(1, sum(map(len, drawn)))
     left = 0
-    for piece, breaks_before in zip(drawn.pieces, breaks, strict=True):
+    for piece, breaks_before in zip(drawn, breaks, strict=True):
         if breaks_before:
             paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
             left += _BREAK
@@ -201,8 +201,8 @@ def strip(title: str, drawn: Strip) -> Html:
     return _stretched("strip", title, f"0 0 {left} {_HEIGHT}", shapes)
 
 
-def _units(cell: Cell) -> list[int]:
-    return portions([*cell.counts, cell.missing], _HEIGHT)
+def _units(cell: CoverageNumbers) -> list[int]:
+    return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
 def swatch(kind: str) -> Html:

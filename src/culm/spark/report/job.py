@@ -10,9 +10,9 @@
     OUTPUT/numbers/*.parquet   the small tables of the page (``culm.spark.report.numbers.SMALL``)
     OUTPUT/summary.json        the counts
 
-Up to ``SMALL_ENTRIES`` are counted in this process (``plain``), where that takes seconds. Spark counts larger inputs
-(``sql``), which reads the verdicts four times, each time a few of their columns. What comes to this process is bounded:
-some rows of the large tables, and counts by a few hundred kinds.
+Up to ``SMALL_ENTRIES`` are counted in this process, where that takes a second or two. Spark counts larger inputs. The
+queries are the same (``culm.spark.report.queries``), and read the verdicts once. With Spark, what comes to this process
+is bounded: some rows of the large tables, and counts by a few hundred kinds.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from culm.errors import ConfigError
 from culm.spark.failures import check_installed
 from culm.spark.output import SUMMARY, check_not_inside, whole_folder
 from culm.spark.report.counts import completeness, copies, cost, growth, lengths, payloads, totals
+from culm.spark.report.engines import in_process, on_spark
 from culm.spark.report.numbers import Numbers, Totals, write_small
 from culm.spark.report.page import page
-from culm.spark.report.source import source_of
+from culm.spark.report.queries import Queries
+from culm.spark.report.source import rows_in, source_of
 from culm.spark.running import is_running, running, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from culm.spark.report.counting import Counting
+    from culm.spark.report.engines import Engine
     from culm.spark.report.source import Source
 
 PAGE = "report.html"
@@ -47,8 +49,9 @@ DEFAULT_LOGS, MOST_LOGS = 25, 100
 that no longer can be mailed."""
 
 SMALL_ENTRIES = 2_000_000
-"""Entries and rejects that are counted without Spark, unless a master is named. Each takes 250 bytes of memory, so this
-many take half a gigabyte; with a much lower value Spark's start would take longer than the counting."""
+"""Entries and rejects that are counted without Spark, unless a master is named. At worst each is a stretch of its own
+and takes 250 bytes of memory, so this many take half a gigabyte. With a lower value Spark's start, ten seconds, would
+take longer than the counting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +95,8 @@ def run(
     say = progress or silent
     with whole_folder(output) as folder:
         (folder / "numbers").mkdir()
-        with _counting(source, folder, master, say) as counts:
-            numbers = _numbers(source, counts, logs, started, say)
+        with _engine(source, folder / "work", master, say) as engine:
+            numbers = _numbers(source, engine, folder / "numbers", logs, started, say)
         write_small(numbers, folder / "numbers")
         text = page(numbers).encode("utf-8", "xmlcharrefreplace")
         (folder / PAGE).write_bytes(text)
@@ -104,50 +107,47 @@ def run(
 
 
 @contextmanager
-def _counting(source: Source, folder: Path, master: str | None, say: Callable[[str], None]) -> Iterator[Counting]:
-    """The engine that counts: this process, or Spark."""
+def _engine(source: Source, work: Path, master: str | None, say: Callable[[str], None]) -> Iterator[Engine]:
+    """The engine that counts: this process, or Spark. ``work`` is a folder for what it keeps until the end."""
     entries = source.entries()
-    looking = f"looking for gaps in the logs ({entries:,} entries)"
+    reading = f"reading {entries:,} verdicts"
     if master is None and entries + source.rejected() <= SMALL_ENTRIES and not is_running():
-        from culm.spark.report.plain import PlainCounts
-
-        say(f"{looking}, without Spark")
-        yield PlainCounts(source, folder / "numbers")
+        say(f"{reading}, without Spark")
+        yield in_process(source)
         return
-    from culm.spark.report.sql import SqlCounts
-
-    work = folder / "work"
     with running(master or "local[*]", say) as spark:
-        say(looking)
-        yield SqlCounts(spark, source, folder / "numbers", work)
+        say(reading)
+        yield on_spark(spark, source, work)
     rmtree(work)
 
 
-def _numbers(source: Source, counts: Counting, most: int, started: float, say: Callable[[str], None]) -> Numbers:
+def _numbers(
+    source: Source, engine: Engine, folder: Path, most: int, started: float, say: Callable[[str], None]
+) -> Numbers:
     """Everything that the page shows. ``most``: the largest and the most troubled logs to draw, of each."""
-    say("counting log by log")
-    troubled, largest, log_kinds = counts.logs(most)
-    authors, authors_in_all = counts.authors()
+    queries = Queries(engine, folder)
+    say("counting logs and authors")
+    troubled, largest, log_kinds = queries.troubled(most), queries.largest(most), queries.kinds_of_logs()
+    authors = queries.authors()
     say("counting verdicts, payloads and reasons")
-    entry_kinds, reasons, found_copies = counts.entries()
+    entry_kinds, reasons, found_copies = queries.kinds_of_entries(), queries.reasons(), queries.copies()
     say("counting forks and rejects")
-    forks, forks_in_all = counts.forks()
-    rejects, rejects_in_all = counts.rejects()
+    forks, rejects = queries.forks(), queries.rejects()
     say("looking at single logs")
-    drawn = counts.strips({(log.author, log.log_id): log.newest for log in (*troubled, *largest)})
+    shown = queries.coverage({(log.author, log.log_id) for log in (*troubled, *largest)})
     return Numbers(
         name=source.folder.name,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=totals(entry_kinds, log_kinds, authors_in_all, source.rejected()),
+        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected()),
         troubled=troubled,
         largest=largest,
-        strips=drawn,
+        coverage=shown,
         authors=authors,
         forks=forks,
-        forks_in_all=forks_in_all,
+        forks_in_all=rows_in(folder / "forks"),
         proofs=source.has_proofs,
         rejects=rejects,
-        rejects_in_all=rejects_in_all,
+        rejects_in_all=rows_in(folder / "rejects"),
         reasons=reasons,
         payloads=payloads(entry_kinds),
         copies=copies(found_copies),

@@ -8,8 +8,25 @@ from culm.spark.report.html import Html, element, join, log_name, share, strip, 
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
 
 if TYPE_CHECKING:
-    from culm.spark.report.numbers import LogNumbers, Numbers
-    from culm.spark.report.strips import Strip
+    from collections.abc import Sequence
+
+    from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
+    from culm.types import Log
+
+    Strip = list[list[CoverageNumbers]]
+
+
+def pieces(cells: Sequence[CoverageNumbers]) -> dict[Log, Strip]:
+    """The strip of each log: its cells, in pieces between which something is left out."""
+    found: dict[Log, Strip] = {}
+    for cell in cells:
+        pieces = found.setdefault((cell.author, cell.log_id), [])
+        if pieces and pieces[-1][-1].last + 1 == cell.first:
+            pieces[-1].append(cell)
+        else:
+            pieces.append([cell])
+    return found
+
 
 _LEGEND = (("v", VERIFIED), ("u", UNVERIFIED), ("i", INVALID), ("m", "missing"))
 
@@ -22,6 +39,7 @@ def logs(numbers: Numbers) -> Html:
     others = [log for log in numbers.largest if (log.author, log.log_id) not in troubled]
     shown, in_all = len(troubled) + len(others), numbers.totals.logs
     said = f"All {in_all:,} logs are shown." if shown == in_all else f"{shown:,} of {in_all:,} logs are shown."
+    strips = pieces(numbers.coverage)
     parts = [
         element(
             "p",
@@ -36,16 +54,16 @@ def logs(numbers: Numbers) -> Html:
     ]
     if troubled:
         parts.append(element("h3", "Most trouble: forks, entries that are not verified, wrong payloads"))
-        parts += [_log(log, numbers.strips[log.author, log.log_id]) for log in numbers.troubled]
+        parts += [_log(log, strips.get((log.author, log.log_id), [])) for log in numbers.troubled]
     if others:
         parts.append(element("h3", "The largest of the others" if troubled else "The largest logs"))
-        parts += [_log(log, numbers.strips[log.author, log.log_id]) for log in others]
+        parts += [_log(log, strips.get((log.author, log.log_id), [])) for log in others]
     return join(parts)
 
 
 def _log(log: LogNumbers, drawn: Strip) -> Html:
     parts = [element("h4", log_name(log.author, log.log_id))]
-    if drawn.pieces:
+    if drawn:
         parts += [strip(_title(log), drawn), _ends(drawn)]
     parts += [element("p", sentence) for sentence in (_numbers(log), _entries(log), _broken(drawn)) if sentence]
     return element("article", join(parts))
@@ -59,9 +77,9 @@ def _title(log: LogNumbers) -> str:
 
 def _ends(drawn: Strip) -> Html:
     """The numbers at which each piece of a strip begins and ends."""
-    spans = [_span(piece[0].first, piece[-1].last) for piece in drawn.pieces]
+    spans = [_span(piece[0].first, piece[-1].last) for piece in drawn]
     if len(spans) == 1:
-        first, last = drawn.pieces[0][0].first, drawn.pieces[0][-1].last
+        first, last = drawn[0][0].first, drawn[0][-1].last
         spans = [f"{first:,}", f"{last:,}"] if first < last else [f"{first:,}"]
     return element("div", join((f"<span>{span}</span>" for span in spans), ""), "ends")
 
@@ -93,7 +111,7 @@ def _broken(drawn: Strip) -> str:
     """A sentence that names the numbers left out of a strip; empty if none are."""
     gaps: list[str] = []
     free = 1
-    for piece in drawn.pieces:
+    for piece in drawn:
         if piece[0].first > free:
             gaps.append(f"{piece[0].first - free:,} ({_span(free, piece[0].first - 1)})")
         free = piece[-1].last + 1

@@ -6,22 +6,13 @@ written, and the page shows some of their rows. All others are small whatever th
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.columns import Columns, Sum, Unsigned
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH, STATES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import pyarrow as pa
-
-    from culm.spark.report.strips import Strip
-
-SUM = "DECIMAL(38,0)"
-"""The SQL type of a sum of unsigned 64-bit numbers."""
 
 WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
@@ -42,26 +33,26 @@ class LogNumbers(NamedTuple):
     """
 
     author: bytes
-    log_id: int
+    log_id: Unsigned
     entries: int
     verified: int
     unverified: int
     invalid: int
     bad_signatures: int
-    newest: int
+    newest: Unsigned
     held: int
     held_verified: int
-    contiguous: int
-    missing: int
-    forked_at: int | None
+    contiguous: Unsigned
+    missing: Unsigned
+    forked_at: Unsigned | None
     payload_absent: int
     payload_forgotten: int
     payload_mismatch: int
     payload_partial: int
     payload_held: int
     payload_size_mismatch: int
-    claimed_bytes: int
-    held_bytes: int
+    claimed_bytes: Sum
+    held_bytes: Sum
     copies: int
 
     def payloads(self) -> dict[str, int]:
@@ -69,25 +60,7 @@ class LogNumbers(NamedTuple):
         return {state: getattr(self, f"payload_{state}") for state in STATES}
 
 
-LOGS = Columns(
-    author="BINARY",
-    log_id=UNSIGNED,
-    entries="BIGINT",
-    verified="BIGINT",
-    unverified="BIGINT",
-    invalid="BIGINT",
-    bad_signatures="BIGINT",
-    newest=UNSIGNED,
-    held="BIGINT",
-    held_verified="BIGINT",
-    contiguous=UNSIGNED,
-    missing=UNSIGNED,
-    forked_at=UNSIGNED,
-    **{f"payload_{state}": "BIGINT" for state in STATES},
-    claimed_bytes=SUM,
-    held_bytes=SUM,
-    copies="BIGINT",
-)
+LOGS = Columns.of(LogNumbers)
 
 
 class AuthorNumbers(NamedTuple):
@@ -100,19 +73,10 @@ class AuthorNumbers(NamedTuple):
     unverified: int
     invalid: int
     forked_logs: int
-    missing: int
+    missing: Sum
 
 
-AUTHORS = Columns(
-    author="BINARY",
-    logs="BIGINT",
-    entries="BIGINT",
-    verified="BIGINT",
-    unverified="BIGINT",
-    invalid="BIGINT",
-    forked_logs="BIGINT",
-    missing=SUM,
-)
+AUTHORS = Columns.of(AuthorNumbers)
 
 
 class ForkNumbers(NamedTuple):
@@ -137,7 +101,7 @@ class RejectNumbers(NamedTuple):
     first_offset: int | None
 
 
-REJECTED = Columns(source="STRING", reason="STRING", rejects="BIGINT", first_offset="BIGINT")
+REJECTED = Columns.of(RejectNumbers)
 
 
 class ReasonNumbers(NamedTuple):
@@ -154,14 +118,14 @@ class PayloadNumbers(NamedTuple):
     verdict: str
     payload: str
     entries: int
-    claimed_bytes: int
+    claimed_bytes: Sum
 
 
 class CopiesNumbers(NamedTuple):
     """Entries that were found ``low`` to ``high`` times in the inputs."""
 
-    low: int
-    high: int
+    low: Unsigned
+    high: Unsigned
     entries: int
 
 
@@ -178,8 +142,8 @@ class CompletenessNumbers(NamedTuple):
 class LengthNumbers(NamedTuple):
     """How many logs have ``low`` to ``high`` entries, and how many have their newest number in that range."""
 
-    low: int
-    high: int
+    low: Unsigned
+    high: Unsigned
     logs_by_entries: int
     logs_by_newest: int
 
@@ -187,24 +151,24 @@ class LengthNumbers(NamedTuple):
 class GrowthNumbers(NamedTuple):
     """Entries of all logs with numbers up to ``seqnum``, and the bytes of their payloads, claimed and held."""
 
-    seqnum: int
+    seqnum: Unsigned
     entries: int
     verified: int
-    claimed_bytes: int
-    held_bytes: int
+    claimed_bytes: Sum
+    held_bytes: Sum
 
 
 class CoverageNumbers(NamedTuple):
     """One cell of a strip: a stretch of a log's numbers, and how many of them have which verdict."""
 
     author: bytes
-    log_id: int
-    first: int
-    last: int
+    log_id: Unsigned
+    first: Unsigned
+    last: Unsigned
     verified: int
     unverified: int
     invalid: int
-    missing: int
+    missing: Unsigned
 
 
 class CostNumbers(NamedTuple):
@@ -215,24 +179,16 @@ class CostNumbers(NamedTuple):
     cpu_seconds: float | None
 
 
+COVERAGE = Columns.of(CoverageNumbers)
 SMALL = {
-    "reasons": Columns(verdict="STRING", reason="STRING", entries="BIGINT"),
-    "payloads": Columns(verdict="STRING", payload="STRING", entries="BIGINT", claimed_bytes=SUM),
-    "copies": Columns(low=UNSIGNED, high=UNSIGNED, entries="BIGINT"),
-    "completeness": Columns(percent="BIGINT", logs="BIGINT"),
-    "lengths": Columns(low=UNSIGNED, high=UNSIGNED, logs_by_entries="BIGINT", logs_by_newest="BIGINT"),
-    "growth": Columns(seqnum=UNSIGNED, entries="BIGINT", verified="BIGINT", claimed_bytes=SUM, held_bytes=SUM),
-    "coverage": Columns(
-        author="BINARY",
-        log_id=UNSIGNED,
-        first=UNSIGNED,
-        last=UNSIGNED,
-        verified="BIGINT",
-        unverified="BIGINT",
-        invalid="BIGINT",
-        missing=UNSIGNED,
-    ),
-    "cost": Columns(stage="STRING", seconds="DOUBLE", cpu_seconds="DOUBLE"),
+    "reasons": Columns.of(ReasonNumbers),
+    "payloads": Columns.of(PayloadNumbers),
+    "copies": Columns.of(CopiesNumbers),
+    "completeness": Columns.of(CompletenessNumbers),
+    "lengths": Columns.of(LengthNumbers),
+    "growth": Columns.of(GrowthNumbers),
+    "coverage": COVERAGE,
+    "cost": Columns.of(CostNumbers),
 }
 """The columns of the small tables. Each is a file ``numbers/NAME.parquet``."""
 
@@ -268,7 +224,7 @@ class Numbers:
     totals: Totals
     troubled: Sequence[LogNumbers] = ()
     largest: Sequence[LogNumbers] = ()
-    strips: Mapping[tuple[bytes, int], Strip] = field(default_factory=dict)
+    coverage: Sequence[CoverageNumbers] = ()
     authors: Sequence[AuthorNumbers] = ()
     forks: Sequence[ForkNumbers] = ()
     forks_in_all: int = 0
@@ -286,38 +242,10 @@ class Numbers:
     of_state: bool = False
     seconds: float = 0.0
 
-    @property
-    def coverage(self) -> list[CoverageNumbers]:
-        """The cells of all strips as rows."""
-        return [
-            CoverageNumbers(author, log_id, cell.first, cell.last, *cell.counts, cell.missing)
-            for (author, log_id), strip in self.strips.items()
-            for cell in strip.cells
-        ]
-
 
 def write_small(numbers: Numbers, folder: Path) -> None:
     """Write the small tables into a folder, each as a file ``NAME.parquet``."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     for name, columns in SMALL.items():
-        schema = schema_of(columns)
-        rows = getattr(numbers, name)
-        arrays = [pa.array([row[at] for row in rows], kind) for at, kind in enumerate(schema.types)]
-        parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / f"{name}.parquet")
-
-
-def schema_of(columns: Columns) -> pa.Schema:
-    """The Arrow schema of a table of numbers."""
-    import pyarrow as pa
-
-    kinds = {
-        "BINARY": pa.binary(),
-        "STRING": pa.string(),
-        "BIGINT": pa.int64(),
-        "DOUBLE": pa.float64(),
-        UNSIGNED: pa.decimal128(20, 0),
-        SUM: pa.decimal128(38, 0),
-    }
-    return pa.schema([(name, kinds[kind]) for name, kind in columns.types.items()])
+        parquet.write_table(columns.table(getattr(numbers, name)), folder / f"{name}.parquet")

@@ -1,36 +1,41 @@
 """The subject of a report: the results of one verification, or everything that a state knows.
 
-Both give the same tables to either engine: as DataFrames (``verdicts``, ``proofs``, ``rejects``) for Spark, as batches
-and rows (``batches``, ``proof_rows``, ``reject_rows``) for this process.
+Both have the tables ``verdicts``, ``forks`` (their proofs) and ``rejects``, as batches of Arrow and as DataFrames.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from culm.errors import ConfigError, CulmError
+from culm.spark.columns import Columns
 from culm.spark.forks import FORKS, JUDGED_FORKS, forks, proofs, witnesses
 from culm.spark.output import SUMMARY, kept, read_table
+from culm.spark.plain import REJECTS
 from culm.spark.state import State
 from culm.spark.steps import JUDGED, OUTCOMES, VERDICTS, pronounced
-from culm.spark.verify import REJECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    Row = tuple[Any, ...]
+_NEEDED = ("author", "log_id", "seqnum", "size", "payload", "verdict", "reason", "copies")
+_TABLES = {
+    "verdicts": Columns(**{name: VERDICTS.types[name] for name in _NEEDED}),
+    "forks": FORKS,
+    "rejects": REJECTS,
+}
+"""The columns of the subject's tables that a report needs; no others are read."""
 
-READ = ("author", "log_id", "seqnum", "size", "payload", "verdict", "reason", "copies")
-"""The columns of verdicts that a report needs; no others are read."""
+_REPEATED = {"author", "payload", "verdict", "reason"}  # columns of few different values, read as dictionaries
 
 
 class Source(Protocol):
-    """Verdicts, the proofs of forks and rejects.
+    """What a report is about.
 
     ``said`` has the counts and times in the summary of the verification or the manifest of the state; nothing in it is
     to be relied on, since it is a file of JSON. ``of_state``: the subject is a state.
@@ -50,23 +55,11 @@ class Source(Protocol):
     def rejected(self) -> int:
         """How many rejects there are; in a state those of all runs."""
 
-    def verdicts(self, spark: SparkSession, work: Path) -> DataFrame:
-        """The verdicts (``culm.spark.steps.VERDICTS``). ``work`` is a folder for tables that are costly to make."""
+    def batches(self, name: str) -> Iterator[pa.RecordBatch] | None:
+        """A table; None if it was not written. ``CulmError`` if a file cannot be read. A state has no rejects."""
 
-    def proofs(self, spark: SparkSession, work: Path) -> DataFrame | None:
-        """The proofs of forks (``culm.spark.forks.FORKS``); None if they were not written."""
-
-    def rejects(self, spark: SparkSession) -> DataFrame:
-        """The rejects; none for a state, which only counts them."""
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The verdicts, with at least the columns ``READ``. ``CulmError`` if a file cannot be read."""
-
-    def proof_rows(self) -> list[Row] | None:
-        """The rows of ``FORKS``; None if they were not written."""
-
-    def reject_rows(self) -> Iterator[Row]:
-        """Source, offset and reason of each reject; none for a state."""
+    def table(self, name: str, spark: SparkSession, work: Path) -> DataFrame | None:
+        """The same on Spark. ``work`` is a folder for tables that are costly to make."""
 
 
 def source_of(folder: Path) -> Source:
@@ -104,24 +97,13 @@ class _Results:
     def rejected(self) -> int:
         return rows_in(self.folder / "rejects")
 
-    def verdicts(self, spark: SparkSession, work: Path) -> DataFrame:  # noqa: ARG002 - what a state needs
-        return read_table(spark, self.folder / "verdicts", VERDICTS.ddl)
+    def batches(self, name: str) -> Iterator[pa.RecordBatch] | None:
+        folder = self.folder / name
+        return _batches(folder, _TABLES[name]) if folder.is_dir() else None
 
-    def proofs(self, spark: SparkSession, work: Path) -> DataFrame | None:  # noqa: ARG002
-        return read_table(spark, self.folder / "forks", FORKS.ddl) if self.has_proofs else None
-
-    def rejects(self, spark: SparkSession) -> DataFrame:
-        return read_table(spark, self.folder / "rejects", REJECTS)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        return _batches(self.folder / "verdicts", READ)
-
-    def proof_rows(self) -> list[Row] | None:
-        return list(FORKS.rows(_batches(self.folder / "forks", FORKS.names))) if self.has_proofs else None
-
-    def reject_rows(self) -> Iterator[Row]:
-        for batch in _batches(self.folder / "rejects", ("source", "offset", "reason")):
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    def table(self, name: str, spark: SparkSession, work: Path) -> DataFrame | None:  # noqa: ARG002 - what a state needs
+        folder = self.folder / name
+        return read_table(spark, folder, _TABLES[name].ddl) if folder.is_dir() else None
 
 
 class _Known:
@@ -141,46 +123,46 @@ class _Known:
     def rejected(self) -> int:
         return self._state.totals.get("rejects", 0)
 
-    def verdicts(self, spark: SparkSession, work: Path) -> DataFrame:
-        return kept(self._state.verdicts(spark), work / "verdicts", VERDICTS.ddl)
+    def batches(self, name: str) -> Iterator[pa.RecordBatch]:
+        if name == "verdicts":
+            live = {(*row[:2], row[3], row[5]): row[7] for row in self._state.index_of()}
+            rows = ((*row, live[key], b"") for key, row in self._state.segments_of(live.keys(), JUDGED.names[:5]))
+            return pronounced(JUDGED.batches(rows))
+        return _TABLES[name].batches(self._proofs() if name == "forks" else ())
 
-    def proofs(self, spark: SparkSession, work: Path) -> DataFrame | None:
-        index = self._state.index(spark).where("forked_at IS NOT NULL")
-        segment = ["author", "log", "low", "made"]
-        forked = self._state.segments(spark).join(index.select(*segment), segment, "left_semi")
-        return kept(forks(forked, index.select(*OUTCOMES.names)), work / "forks", FORKS.ddl)
-
-    def rejects(self, spark: SparkSession) -> DataFrame:
-        return spark.createDataFrame([], REJECTS)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        live = {(*row[:2], row[3], row[5]): row[7] for row in self._state.index_of()}
-        rows = ((*row, live[key], b"") for key, row in self._state.segments_of(live.keys(), JUDGED.names[:5]))
-        return pronounced(JUDGED.batches(rows))
-
-    def proof_rows(self) -> list[Row] | None:
+    def _proofs(self) -> Iterator[tuple[object, ...]]:
         forked = {(*row[:2], row[3], row[5]): row[7] for row in self._state.index_of(forked=True)}
         segments = self._state.segments_of(forked.keys(), JUDGED_FORKS.names[:-1])
         found = witnesses((*row, forked[key]) for key, row in segments)
-        return list(proofs(sorted(found, key=lambda row: (*row[:2], row[3], row[4] or b""))))
+        return proofs(sorted(found, key=lambda row: (*row[:2], row[3], row[4] or b"")))
 
-    def reject_rows(self) -> Iterator[Row]:
-        return iter(())
+    def table(self, name: str, spark: SparkSession, work: Path) -> DataFrame:
+        if name == "verdicts":
+            return self._state.verdicts(spark)
+        if name == "rejects":
+            return spark.createDataFrame([], REJECTS.ddl)
+        if (work / name).exists():
+            return read_table(spark, work / name, FORKS.ddl)
+        index = self._state.index(spark).where("forked_at IS NOT NULL")
+        segment = ["author", "log", "low", "made"]
+        forked = self._state.segments(spark).join(index.select(*segment), segment, "left_semi")
+        return kept(forks(forked, index.select(*OUTCOMES.names)), work / name, FORKS.ddl)
 
 
-def _batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(folder: Path, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Some columns of a table; ``CulmError`` if it cannot be read or lacks one of them."""
     import pyarrow as pa
     from pyarrow import parquet
 
     for path in sorted(folder.glob("*.parquet")):
         try:
-            with parquet.ParquetFile(path) as file:
-                lacking = set(names) - set(file.schema_arrow.names)
-                if lacking:
-                    raise CulmError(f"{path}: a table without the column {min(lacking)!r}; verify the inputs again")
-                for batch in file.iter_batches(columns=list(names)):
-                    yield batch.select(list(names))
+            names = parquet.read_schema(path).names
+            lacking = {*columns.names}.difference(names)
+            if lacking:
+                raise CulmError(f"{path}: a table without the column {min(lacking)!r}; verify the inputs again")
+            with parquet.ParquetFile(path, read_dictionary=_REPEATED.intersection(columns.names)) as file:
+                for batch in file.iter_batches(columns=[*columns.names]):
+                    yield batch.select([*columns.names])
         except (pa.ArrowException, OSError) as error:
             raise CulmError(f"{path}: not a Parquet file, or damaged; verify the inputs again") from error
 

@@ -1,0 +1,164 @@
+"""What a report counts of single logs: steps from whole logs of stretches to the table of logs, and to coverage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from culm.spark.arrays import decimals
+from culm.spark.payload import HELD, STATES, rank
+from culm.spark.report.numbers import COVERAGE, LOGS, CoverageNumbers
+from culm.spark.report.stretches import Runs, union, unsigned
+from culm.spark.report.strips import cells, covered, spans
+from culm.spark.verdicts import BAD_SIGNATURE, VERDICTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Numbers
+    from culm.spark.report.stretches import Longs
+    from culm.types import Log
+
+
+class _Logs:
+    """The stretches of whole logs, sorted by log. ``of`` is the position of each stretch's log, from 0."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        from pyarrow import compute
+
+        self.rows = rows
+        author = np.asarray(rows.column("author").combine_chunks().dictionary_encode().indices)
+        log = self.column("log")
+        begins = np.ones(len(rows), np.bool_)
+        begins[1:] = (author[1:] != author[:-1]) | (log[1:] != log[:-1])
+        self.of = begins.cumsum() - 1
+        starts = begins.nonzero()[0]
+        self.count = len(starts)
+        self.authors = rows.column("author").take(starts)
+        self.ids = unsigned(log[starts])
+        self.verdict = self.column("verdict")
+        self.payload = self.column("payload")
+        self.entries = self.column("entries")
+        self.is_bad = np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        return np.asarray(self.rows.column(name).fill_null(0))
+
+    def runs(self, worst: int) -> Runs:
+        """The numbers whose best verdict is at least as good as this position in ``VERDICTS``.
+
+        Entries with a bad signature have no part in this: anybody can make them, of any number.
+        """
+        chosen = (self.verdict <= worst) & ~self.is_bad & (self.entries > 0)
+        return union(self.of[chosen], self.column("low")[chosen], self.column("high")[chosen])
+
+    def total(self, runs: Runs) -> Numbers:
+        """How many numbers of each log are in runs."""
+        found = np.zeros(self.count, np.uint64)
+        np.add.at(found, runs.log, runs.length)
+        return found
+
+
+def logs(rows: pa.Table) -> pa.Table:
+    """Whole logs of stretches to ``LOGS``."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    of = _Logs(rows)
+    held, verified = of.runs(len(VERDICTS) - 1), of.runs(0)
+    newest, contiguous = np.zeros(of.count, np.uint64), np.zeros(of.count, np.uint64)
+    np.maximum.at(newest, held.log, held.high)
+    first = verified.low == 1
+    contiguous[verified.log[first]] = verified.high[first]
+    sums = _sums(of)
+    forked_at = compute.coalesce(sums.column("proved_at_min"), sums.column("forked_at_min"))
+    columns = {
+        **{name.removesuffix("_sum"): sums.column(name) for name in sums.column_names},
+        "author": of.authors,
+        "log_id": decimals(of.ids),
+        "newest": decimals(newest),
+        "held": of.total(held).astype(np.int64),
+        "held_verified": of.total(verified).astype(np.int64),
+        "contiguous": decimals(contiguous),
+        "missing": decimals(newest - of.total(held)),
+        "forked_at": compute.if_else(
+            forked_at.is_valid(), decimals(unsigned(np.asarray(forked_at.fill_null(0)))), pa.scalar(None)
+        ),
+    }
+    made = pa.table({name: columns[name] for name in LOGS.names})
+    return made.filter(compute.greater(made.column("entries"), 0))
+
+
+def _sums(of: _Logs) -> pa.Table:
+    """The sums over the entries of each log, and the lowest forks."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    entries, size = of.entries, of.rows.column("size")
+
+    def where(chosen: npt.NDArray[np.bool_]) -> Longs:
+        return np.where(chosen, entries, 0)
+
+    columns = {
+        "entries": entries,
+        **{name: where(of.verdict == at) for at, name in enumerate(VERDICTS)},
+        "bad_signatures": where(of.is_bad),
+        **{f"payload_{name}": where(of.payload == rank(name)) for name in STATES},
+        "claimed_bytes": size,
+        "held_bytes": compute.if_else(pa.array(of.payload == rank(HELD)), size, pa.scalar(0, size.type)),
+        "copies": of.rows.column("copies"),
+    }
+    least = {name: of.rows.column(name) for name in ("forked_at", "proved_at")}
+    table = pa.table({"of": of.of, **columns, **least})
+    aggregates = [(name, "sum") for name in columns] + [(name, "min") for name in least]
+    return table.group_by("of", use_threads=False).aggregate(aggregates)
+
+
+def coverage(wanted: Collection[Log]) -> Callable[[pa.Table], pa.Table]:
+    """The step from whole logs of stretches to the cells of the strips of those that are wanted (``COVERAGE``)."""
+
+    def step(rows: pa.Table) -> pa.Table:
+        of = _Logs(rows)
+        by_verdict = [of.runs(worst) for worst in range(len(VERDICTS))]
+        found: list[CoverageNumbers] = []
+        for at, log in enumerate(zip(of.authors.to_pylist(), of.ids.tolist(), strict=True)):
+            if log in wanted:
+                found += _cells(log, [_of_log(runs, at) for runs in by_verdict])
+        return COVERAGE.table(found)
+
+    return step
+
+
+def _of_log(runs: Runs, log: int) -> Runs:
+    chosen = slice(*np.searchsorted(runs.log, [log, log + 1]))
+    return Runs(runs.log[chosen], runs.low[chosen], runs.high[chosen])
+
+
+def _cells(log: Log, by_verdict: list[Runs]) -> list[CoverageNumbers]:
+    """The cells of one log's strip; ``by_verdict``: the numbers that are at least as good as each verdict."""
+    held = by_verdict[-1]
+    ends = cells(spans(held.low.tolist(), held.high.tolist()))
+    counts = [covered(runs, ends) for runs in by_verdict]
+    rows = []
+    for at, (first, last) in enumerate(ends):
+        verified, better, all_of_them = (count[at] for count in counts)
+        parts = verified, better - verified, all_of_them - better
+        rows.append(CoverageNumbers(*log, first, last, *parts, last - first + 1 - all_of_them))
+    return rows
+
+
+def within(wanted: Collection[Log]) -> Callable[[pa.Table], pa.Table]:
+    """The step that leaves only the stretches of the wanted logs' authors."""
+
+    def step(rows: pa.Table) -> pa.Table:
+        import pyarrow as pa
+        from pyarrow import compute
+
+        authors = pa.array({author for author, _ in wanted}, pa.binary())
+        return rows.filter(compute.is_in(rows.column("author"), authors))
+
+    return step

@@ -1,0 +1,233 @@
+"""Stretches: a table of verdicts, run-length encoded. Everything that a report counts is counted from them.
+
+A verification writes a row for each entry, and neighbouring rows are mostly alike: the next number of the same log,
+with the same verdict, payload state and reason. A stretch is such neighbours as one row. A log of 65,536 entries
+without trouble is some 40 stretches, so that all later steps have little to do, on Spark and without.
+
+The rows need not be sorted. Where they are not, or where a number comes twice (a fork), stretches are shorter, and
+several of a log may overlap. So a number that is held must be counted by the union of stretches (``union``). A number
+that several entries have counts once, with the best of their verdicts. That is a union, too: the numbers with a
+verified entry are the union of the verified stretches; the numbers whose best verdict is at most ``unverified`` are
+the union of verified and unverified stretches.
+
+A stretch also ends where the *magnitude* of the number, or of the copies, changes. The magnitude is the number of
+digits with the first digit: 1, 2, ... 9, 10 to 19, 20 to 29 and so on. Counts by number or by copies could have 2^64
+kinds; by magnitude they have fewer than 200.
+
+Log ids and sequence numbers are signed longs, 2^63 lower, as in ``culm.spark.columns``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from culm.bamboo import MAX_U64
+from culm.errors import CulmError
+from culm.spark.columns import SUM, Columns
+from culm.spark.payload import STATES
+from culm.spark.verdicts import VERDICTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from culm.spark.fields import Numbers
+
+    Longs = npt.NDArray[np.int64]
+
+STRETCHES = Columns(
+    author="BINARY",
+    log="BIGINT",
+    low="BIGINT",
+    high="BIGINT",
+    verdict="TINYINT",
+    payload="TINYINT",
+    reason="STRING",
+    magnitude="BIGINT",
+    found="BIGINT",
+    forked_at="BIGINT",
+    proved_at="BIGINT",
+    entries="BIGINT",
+    size=SUM,
+    copies="BIGINT",
+)
+"""A stretch: the numbers ``low`` to ``high`` of a log. ``verdict`` and ``payload`` are positions in ``VERDICTS`` and
+``STATES``, ``magnitude`` and ``found`` (of the copies of each entry) in ``magnitudes``, ``forked_at`` is what the
+reason names. A proof of a fork is a row without entries that has ``proved_at``."""
+
+NO_ENTRY = "a row is not an entry: its numbers must be whole, its seqnum 1 to 2^64 - 1"
+_SIGN = np.uint64(2**63)
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+_FORK = re.compile(r"fork at ([0-9]{1,20})")
+_PLACE = re.compile(r" at [0-9]+$")
+_MOST_LETTERS = 80  # Of a reason's words. A table can hold anything there; longer texts would break the page's table.
+_STEPS: Numbers = np.array(
+    [digit * 10**power for power in range(20) for digit in range(1, 10) if digit * 10**power <= MAX_U64], np.uint64
+)
+
+
+def magnitude(position: int) -> tuple[int, int]:
+    """The least and the greatest number of a magnitude. The first one, at 0, is that of the number 0."""
+    low = int(_STEPS[position - 1]) if position else 0
+    return low, int(_STEPS[position]) - 1 if position < len(_STEPS) else MAX_U64
+
+
+def magnitudes(numbers: Numbers) -> Longs:
+    """The positions of the magnitudes of numbers."""
+    return np.searchsorted(_STEPS, numbers, "right")
+
+
+def signed(numbers: Numbers) -> Longs:
+    """Unsigned numbers as longs 2^63 lower."""
+    return (numbers ^ _SIGN).view(np.int64)
+
+
+def unsigned(numbers: Longs) -> Numbers:
+    """The numbers that are longs 2^63 lower."""
+    return numbers.view(np.uint64) ^ _SIGN
+
+
+def stretches(rows: pa.Table) -> pa.Table:
+    """Verdicts to ``STRETCHES``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
+    import pyarrow as pa
+
+    number, log, size = (_unsigned(rows.column(name)) for name in ("seqnum", "log_id", "size"))
+    if not number.all():
+        raise CulmError(NO_ENTRY)
+    copies = np.asarray(rows.column("copies").fill_null(0)).astype(np.int64)
+    author, authors = _encoded(rows.column("author"))
+    verdict = _codes(rows.column("verdict"), VERDICTS, "verdict")
+    payload = _codes(rows.column("payload"), STATES, "state of a payload")
+    at_reason, reasons = _encoded(rows.column("reason"))
+    words = [_words(reason) for reason in reasons]
+    named = {text: position for position, text in enumerate(words)}
+    reason = np.array([named[text] for text in words], np.int64)[at_reason]
+    forked = np.array([_fork(text) for text in reasons], np.uint64)[at_reason]
+    sizes, found = magnitudes(number), magnitudes(np.maximum(copies, 0).astype(np.uint64))
+    begins = np.ones(len(number), np.bool_)
+    begins[1:] = number[1:] != number[:-1] + np.uint64(1)
+    for key in (author, log, verdict, payload, reason, forked, sizes, found):
+        begins[1:] |= key[1:] != key[:-1]
+    starts = begins.nonzero()[0]
+    counts = np.diff(np.append(starts, len(number)))
+    low, forked_at = number[starts], forked[starts]
+    columns = {
+        "author": pa.array(authors, pa.binary()).take(pa.array(author[starts])),
+        "log": signed(log[starts]),
+        "low": signed(low),
+        "high": signed(low + (counts - 1).astype(np.uint64)),
+        "verdict": verdict[starts],
+        "payload": payload[starts],
+        "reason": pa.array(words, pa.string()).take(pa.array(reason[starts])),
+        "magnitude": sizes[starts],
+        "found": found[starts],
+        "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
+        "proved_at": pa.nulls(len(starts), pa.int64()),
+        "entries": counts,
+        "size": _sums(size, starts),
+        "copies": np.add.reduceat(copies, starts) if len(starts) else copies,
+    }
+    return pa.table(columns)
+
+
+def proofs(rows: pa.Table) -> pa.Table:
+    """Proofs of forks as rows of ``STRETCHES`` without entries, for their logs to find."""
+    import pyarrow as pa
+
+    nothing = pa.array(np.zeros(len(rows), np.int64))
+    given = {
+        "author": rows.column("author"),
+        "log": pa.array(signed(_unsigned(rows.column("log_id")))),
+        "proved_at": pa.array(signed(_unsigned(rows.column("position")))),
+        **dict.fromkeys(("entries", "size", "copies"), nothing),
+    }
+    return pa.table({name: given.get(name, pa.nulls(len(rows), kind)) for name, kind in STRETCHES.arrow.items()})
+
+
+class Runs(NamedTuple):
+    """Stretches that neither overlap nor touch, in ascending order: of which log (a position), from where to where."""
+
+    log: Longs
+    low: Numbers
+    high: Numbers
+
+    @property
+    def length(self) -> Numbers:
+        """How many numbers each has."""
+        return self.high - self.low + np.uint64(1)
+
+
+def union(log: Longs, low: Longs, high: Longs) -> Runs:
+    """Stretches that overlap or touch become one.
+
+    Each stretch opens before its lowest number and closes after its highest. Going up the numbers of a log, a run
+    begins where the first stretch opens, and ends where none is open any more.
+    """
+    place, step = np.concatenate([low - 1, high]), np.repeat([1, -1], len(low))
+    of = np.concatenate([log, log])
+    order = np.lexsort((-step, place, of))  # what closes where another one opens, closes after that: they touch
+    depth = step[order].cumsum()
+    opens, closes = order[(depth == 1) & (step[order] == 1)], order[depth == 0]
+    return Runs(of[opens], unsigned(place[opens] + 1), unsigned(place[closes]))
+
+
+def _unsigned(column: pa.ChunkedArray) -> Numbers:
+    """The unsigned 64-bit numbers of a column; ``CulmError`` if there is anything else in it."""
+    import pyarrow as pa
+
+    try:
+        found = column.cast(pa.uint64())
+    except pa.ArrowException:
+        raise CulmError(NO_ENTRY) from None
+    if found.null_count:
+        raise CulmError(NO_ENTRY)
+    return np.asarray(found)
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
+    """For each row the position of its value in the list of distinct values, in which null is one."""
+    import pyarrow as pa
+
+    whole = column.combine_chunks()
+    whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+    values = whole.dictionary.to_pylist()
+    return np.asarray(whole.indices.fill_null(len(values))).astype(np.int64), [*values, None]
+
+
+def _codes(column: pa.ChunkedArray, names: Sequence[str], what: str) -> npt.NDArray[np.int8]:
+    """The positions of a column's values in ``names``; ``CulmError`` for any other value."""
+    at, values = _encoded(column)
+    known = {name: position for position, name in enumerate(names)}
+    codes = np.array([known.get(value, -1) for value in values], np.int8)[at]
+    unknown = {repr(values[position]) for position in np.unique(at[codes < 0]).tolist()}
+    if unknown:
+        raise CulmError(f"{min(unknown)} is not a {what}; expected {', '.join(names)}")
+    return codes
+
+
+def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
+    """Sums from each start to the next. They may exceed 64 bits, so the halves of the values are summed apart."""
+    import pyarrow as pa
+
+    if not len(starts):
+        return pa.array([], pa.decimal128(38, 0))
+    low, high = np.add.reduceat(values & _LOW, starts), np.add.reduceat(values >> _HALF, starts)
+    whole = (high << _HALF) + low
+    words = np.stack([whole, (high >> _HALF) + (whole < low)], axis=1).astype("<u8")
+    return pa.Array.from_buffers(pa.decimal128(38, 0), len(words), [None, pa.py_buffer(words.tobytes())])
+
+
+def _words(reason: str | None) -> str | None:
+    """A reason without its numbers, so that ``fork at 7`` and ``fork at 9`` are counted together."""
+    return None if reason is None else _PLACE.sub("", reason.split(":")[0])[:_MOST_LETTERS]
+
+
+def _fork(reason: str | None) -> int:
+    found = _FORK.fullmatch(reason or "")
+    number = int(found[1]) if found else 0
+    return number if number <= MAX_U64 else 0

@@ -31,7 +31,10 @@ TESTED_IN = {
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
     "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
-    "conformance/test_intervals": "conformance.check",
+    "conformance/test_intervals": "conformance.check conformance.intervals.talk conformance.intervals.violations"
+    " conformance.intervals.with_log conformance.intervals.without_log",
+    "conformance/test_proposals": "conformance.proposals.talk conformance.proposals.violations"
+    " conformance.proposals.with_log conformance.proposals.without_log",
     "docs/test_site": "cli.reference",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
     " intervals.responder intervals.states intervals.turns"

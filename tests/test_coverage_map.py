@@ -21,7 +21,7 @@ SOURCE = TESTS.parent / "src"
 _NAME = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
 TESTED_IN = {
-    "app/test_node": "app.names app.opening app.subscription app.syncing",
+    "app/test_node": "app.names app.opening app.subscription",
     "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
     "bushbaby/test_connection": "bushbaby.events bushbaby.greeting bushbaby.handshake bushbaby.messages"
@@ -92,7 +92,7 @@ TESTED_IN = {
     " spark.source.source spark.source.stores spark.source.writer",
     "spark/test_state": "spark.incremental spark.plain spark.statefiles",
     "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.read spark.segment",
-    "store/test_add": "store.ingest store.logview store.lookup store.sqlite store.records.runs testing.builders",
+    "store/test_add": "store.ingest store.logview store.sqlite store.records.runs testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",
     "store/test_exchange": "store.entries store.logs",

@@ -135,16 +135,20 @@ async def read_bytes(
 
 
 async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
-    """Wait until all bytes have come; ``NotHeld`` if none came for ``seconds``. A peer without them says nothing."""
+    """Wait until all bytes have come; ``NotHeld`` if the peer ends its answer before, or none came for ``seconds``.
+
+    A peer without them says nothing, or that it has no more to say.
+    """
     come = -1
-    while not peek.over.is_set():
-        if session.is_open:  # Until then the session looks at the clock.
-            if len(peek.data) == come:
-                raise NotHeld("the peer does not have these bytes")
+    while not peek.over.is_set() and len(peek.data) > come:
+        # Until then the session looks at the clock: a peer behind a pipe may take long to start.
+        if session.is_open and session.stats.bytes_received:
             come = len(peek.data)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await peek.over.wait()
+    if not (peek.is_complete or peek.is_wrong):
+        raise NotHeld("the peer does not have these bytes")
 
 
 def _want_again(store: ToolStore, wanted: Mapping[Log, RangeSet]) -> None:

@@ -117,8 +117,9 @@ def _check_lookup(store: SQLiteStore, model: LogModel, rng: random.Random) -> No
     verified, complete = ({entry.seq: entry for entry in some} for some in (model.verified(), model.complete()))
     assert lookup.is_forked == (model.forked_at is not None)
     assert lookup.payload_extent() == ((min(complete), max(complete)) if complete else None)
+    fork = model.forked_at or MAX_U64
     settled = (entry for entry in model.in_state(State.INVALID) if model.payloads[entry].state is PayloadState.COMPLETE)
-    assert lookup.disputed() == runs_of({entry.seq for entry in settled})
+    assert lookup.disputed() == runs_of({entry.seq for entry in settled if entry.seq >= fork})
     end = lookup.end()
     assert end == (model.verified()[-1] if model.is_ended else None)
     for seq in {number(rng) for _ in range(3)}:

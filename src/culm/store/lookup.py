@@ -107,9 +107,10 @@ class Lookup:
     def disputed(self) -> list[Run]:
         """The numbers at or above a fork whose payload is complete, of any branch, as runs: the newest 4,096."""
         rows = self._database.read(
-            f"SELECT DISTINCT seq FROM entries WHERE log = ? AND {IS_INVALID} AND {IS_COMPLETE}"
-            " ORDER BY seq DESC LIMIT 4096",
-            (self._row,),
+            # Without a least number, a fork near the end of a long log would have all entries below it looked at.
+            "SELECT DISTINCT seq FROM entries WHERE log = ? AND seq >= (SELECT forked_at FROM logs WHERE id = ?)"
+            f" AND {IS_INVALID} AND {IS_COMPLETE} ORDER BY seq DESC LIMIT 4096",
+            (self._row, self._row),
             SEQ,
         )
         return list(runs_of(sorted(from_sql(seq) for (seq,) in rows)))

@@ -81,8 +81,9 @@ def test_what_is_known_of_peers_stays_in_the_home(culm: Culm, caplog: pytest.Log
         address = url.removeprefix("bushbaby://")
         assert json.loads(known.read_text())["dialects"][address]["dialect"] == "deployed"
         known.write_text("{")
-        assert bob("doctor").code == 0
+        assert bob("doctor").code == 1
         assert bob("sync", url, "--clump", "x").code == 0
+        assert bob("doctor").code == 0
         assert [record.message.partition(":")[0] for record in caplog.records] == ["what was known of peers is lost"]
         assert [*json.loads(known.read_text())["dialects"]] == [address]
     assert bob("backup", culm.home.parent / "kept").code == 0

@@ -127,3 +127,24 @@ def test_fingerprints_of_many(count: int, number: str) -> None:
     total = 2**255 + count
     expected = hashlib.sha256(total.to_bytes(32, "little") + bytes.fromhex(number)).digest()[:16]
     assert make_fingerprint(total, count) == expected
+
+
+@pytest.mark.parametrize("message", ["71", "5f", "70", "00", "ff", "", "7100000200", "71000000020000"])
+def test_what_is_no_message(message: str) -> None:
+    """A first byte that is no version, from 60 to 6f, is refused by both sides, whatever stands behind it."""
+    initiator = Negentropy(ArrayStorage.of([(1, b"\x01" * 32)]))
+    initiator.initiate()
+    for side in (Negentropy(ArrayStorage.of([(1, b"\x01" * 32)])), initiator):
+        with pytest.raises(RemoteProtocolError, match="not a negentropy message"):
+            side.reconcile(bytes.fromhex(message))
+
+
+@pytest.mark.parametrize("version", ["60", "62", "6f"])
+def test_another_version(version: str) -> None:
+    """The responder answers with the one version that it knows, 61; the initiator can only give up."""
+    storage = ArrayStorage.of([(1, b"\x01" * 32)])
+    assert Negentropy(storage).reconcile(bytes.fromhex(version + "deadbeef")) == b"\x61"
+    initiator = Negentropy(storage)
+    initiator.initiate()
+    with pytest.raises(RemoteProtocolError, match=f"another version of negentropy .byte 0x{version}"):
+        initiator.reconcile(bytes.fromhex(version))

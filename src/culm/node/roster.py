@@ -42,9 +42,10 @@ class Contact:
 class Roster:
     """The sessions of one node.
 
-    ``troubles`` has each peer that we keep contact with, and why it is not reached (None: no reason known). ``recent``
-    has the sessions that ended last, the latest first. ``past`` adds up what went through ended sessions, by scheme;
-    ``begun`` counts all sessions, by scheme. ``started`` is in seconds since 1970.
+    ``troubles`` has each peer that we keep contact with, and why it is not reached (None: no reason known). ``names``
+    has what the configuration calls these peers, which is the name of their sessions. ``recent`` has the sessions that
+    ended last, the latest first. ``past`` adds up what went through ended sessions, by scheme; ``begun`` counts all
+    sessions, by scheme. ``started`` is in seconds since 1970.
     """
 
     me: bytes
@@ -52,6 +53,7 @@ class Roster:
     started: float = field(default_factory=time.time)
     listeners: list[PeerUrl] = field(default_factory=list)
     troubles: dict[PeerUrl, str | None] = field(default_factory=dict)
+    names: dict[PeerUrl, str] = field(default_factory=dict)
     recent: deque[Contact] = field(default_factory=lambda: deque(maxlen=_ENDED_KEPT))
     past: dict[str, SessionStats] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)

@@ -372,6 +372,7 @@ class NodeService:
             min(limits.first_retry_seconds, config.interval), limits.max_retry_seconds, config.surroundings.chance
         )
         self.roster.troubles[url] = None
+        self.roster.names[url] = peer.name
         address = network_of(url.host)
         while True:
             await self._penalty_over(url, address)

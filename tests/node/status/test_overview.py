@@ -84,6 +84,11 @@ def test_peers_that_contact_is_kept_with(roster: Roster) -> None:
     here, there = PeerUrl("bushbaby", "192.0.2.1", 1), PeerUrl("intervals", "192.0.2.2", 2)
     roster.troubles = {here: None, there: "cannot reach it"}
     roster.began(a_talk(), str(here), PLACE)
+    named = PeerUrl("bushbaby", "192.0.2.9", 1)
+    roster.troubles[named], roster.names[named] = None, "alice"  # As the configuration calls this peer.
+    roster.began(a_talk(), "alice", PLACE)
+    assert overview(roster, Rates(), "1")["peers"][-1] == {"url": str(named), "connected": True, "trouble": None}
+    del roster.troubles[named]
     peers = {peer["url"]: (peer["connected"], peer["trouble"]) for peer in overview(roster, Rates(), "1")["peers"]}
     assert {str(here): (True, None), str(there): (False, "cannot reach it")} == peers
 

@@ -72,7 +72,7 @@ def overview(roster: Roster, rates: Rates, version: str) -> Plain:
         "session_count": len(contacts),
         "sessions": shown,
         "peers": [
-            {"url": str(url), "connected": str(url) in reached, "trouble": trouble}
+            {"url": str(url), "connected": roster.names.get(url, str(url)) in reached, "trouble": trouble}
             for url, trouble in roster.troubles.items()
         ],
         "ended": [_described(contact) | {"until": contact.until, "why": contact.why} for contact in roster.recent],

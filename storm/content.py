@@ -70,7 +70,7 @@ def people(world: World) -> list[Member]:
             random.shuffle(items)
             _keep(member, store, items, plan.random(f"clumps of {member}"))
     for link in plan.links:
-        members[link.caller].peers[link.clump].append(members[link.callee].url(link.scheme, link.clump))
+        members[link.caller].peers[link.clump].append(members[link.callee].url(link.scheme, link.callee_clump))
     return members
 
 

@@ -17,13 +17,15 @@ HASH_AT = len(YAMF_PREFIX)
 class Ledger:
     """Entries and payloads by their digests (64 bytes, as stores keep them). ``forkers``: authors with two stores.
 
-    ``clumps``: where a log was published or shared, and so may be found.
+    ``clumps``: where a log was published or shared, and so may be found. ``is_bridged``: or in any other, because nodes
+    of different clumps talk by a protocol without clumps.
     """
 
     entries: dict[bytes, Entry] = field(default_factory=dict)
     payloads: dict[bytes, bytes] = field(default_factory=dict)
     forkers: set[bytes] = field(default_factory=set)
     clumps: defaultdict[Log, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    is_bridged: bool = False
     _contradictions: dict[tuple[bytes, bytes], int | None] = field(default_factory=dict)
 
     def publish(self, payload: bytes) -> bytes:

@@ -19,6 +19,7 @@ from culm.node.roster import Roster
 from culm.node.service import NodeService
 from culm.node.sessions.session import Session
 from culm.node.settings.reading import defaults, limits_of, read_limits
+from culm.node.sharing.kept import KeptPeers
 from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore, ToolStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
+_STARTED = 1_700_000_000.0  # Seconds since 1970 when a world begins.
+_PEERS = "peers.json"
 
 
 @dataclass(slots=True)
@@ -110,6 +113,8 @@ class Member:
             clump,
             dialect=plan.dialect,
             wait_for_hello=plan.wait_for_hello,
+            stateless=plan.stateless,
+            relay=plan.relay,
             limits=limits,
             protocol_limits=protocol_limits,
             policy=self.policy,
@@ -206,9 +211,13 @@ class Member:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _service(self, clump: bytes, store: ToolStore) -> NodeService:
-        node = NodeService(self.identity, self.config(clump), store)
+        kept = KeptPeers(self.folder / _PEERS, self._wall) if self.plan.keeps_peers else None
+        node = NodeService(self.identity, self.config(clump), store, kept)
         node.roster = WatchedRoster(node.roster.me, node.roster.store_path, told=self._session_ended)
         return node
+
+    def _wall(self) -> float:
+        return _STARTED + self.world.loop.time()
 
     def _listeners(self, clump: bytes) -> list[PeerUrl]:
         return [PeerUrl(scheme, self.address, port(scheme, clump)) for scheme in self.plan.listens]
@@ -246,6 +255,9 @@ class Member:
         running.add_done_callback(lambda _: shutil.rmtree(old, ignore_errors=True))
         self.folder = self._new_folder()
         lay_out(self.folder, image)
+        if (old / _PEERS).exists() and self.lives % 2:  # The file is replaced as a whole, so there is it, or none.
+            shutil.copy(old / _PEERS, self.folder / _PEERS)
+            self.world.counts["restart with what was known of peers"] += 1
 
     def _leave(self, host: Host, *, silently: bool) -> None:
         host.is_gone = True

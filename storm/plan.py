@@ -5,6 +5,7 @@ Everything is drawn from the seed. A part has its own random numbers, so that a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -31,6 +32,7 @@ class NodePlan:
     """A node. ``limits`` are some of ``NodeLimits`` and ``Limits``; ``follows`` is how it chooses what to ask for.
 
     With two ``clumps`` it is two nodes on one home. ``dialect``: the only one that it speaks; None: either.
+    ``keeps_peers``: what it knows of peers outlives a restart, and each second crash, in a file.
     """
 
     number: int
@@ -45,16 +47,32 @@ class NodePlan:
     clumps: tuple[bytes, ...]
     dialect: Dialect | None
     wait_for_hello: bool | None
+    stateless: bool
+    relay: bool
+    keeps_peers: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:
-    """One node keeps contact with another, in a clump of both."""
+    """One node keeps contact with another, in a clump of both; or as a *bridge*, by a protocol without clumps.
+
+    ``their_clump``: where the other end of a bridge is; None: in the same clump.
+    """
 
     caller: int
     callee: int
     scheme: str
     clump: bytes
+    their_clump: bytes | None = None
+
+    @property
+    def callee_clump(self) -> bytes:
+        """The clump of the node that is called."""
+        return self.clump if self.their_clump is None else self.their_clump
+
+    def clump_of(self, number: int) -> bytes:
+        """The clump of one of the two nodes."""
+        return self.clump if number == self.caller else self.callee_clump
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,11 +109,13 @@ def draw(seed: int) -> Plan:
     schemes = _schemes(random)
     # What came later has random numbers by itself, so that all else about a seed is as it was before.
     links, clumps = _clumps(Random(f"{seed}/clumps"), count, _links(random, count, schemes))
+    links += _bridges(Random(f"{seed}/bridges"), clumps)
     dialects, waits = _dialects(Random(f"{seed}/dialects"), count, links)
     has_window = "proposals" in schemes and random.random() < 0.15
     sizes = _sizes(random, compressed=has_window)
     rates = random.random() < 0.1 and max(sizes) < 100_000
     wishes = Random(f"{seed}/mandatory")
+    roles = Random(f"{seed}/roles")
     nodes = tuple(
         NodePlan(
             number,
@@ -115,6 +135,9 @@ def draw(seed: int) -> Plan:
             clumps=clumps[number],
             dialect=dialects[number],
             wait_for_hello=waits[number],
+            stateless=roles.random() < 0.2,
+            relay=roles.random() < 0.2,
+            keeps_peers=roles.random() < 0.3,
         )
         for number in range(count)
     )
@@ -170,6 +193,21 @@ def _clumps(
         common = [clump for clump in clumps[link.caller] if clump in clumps[link.callee]]
         placed.append(replace(link, clump=random.choice(common)))
     return tuple(placed), clumps
+
+
+def _bridges(random: Random, clumps: Sequence[Sequence[bytes]]) -> tuple[LinkPlan, ...]:
+    """Two nodes of different clumps that talk by a protocol without clumps: each gives what its clump is given."""
+    pairs = [
+        (caller, callee, ours, theirs)
+        for caller, callee in permutations(range(len(clumps)), 2)
+        for ours in clumps[caller]
+        for theirs in clumps[callee]
+        if ours != theirs
+    ]
+    if not pairs or random.random() < 0.6:
+        return ()
+    caller, callee, ours, theirs = random.choice(pairs)
+    return (LinkPlan(caller, callee, random.choice(("intervals", "proposals")), ours, theirs),)
 
 
 def _dialects(random: Random, count: int, links: Sequence[LinkPlan]) -> tuple[list[Dialect | None], list[bool | None]]:

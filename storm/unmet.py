@@ -61,7 +61,7 @@ def unmet(world: World) -> list[str]:
 
 def _serves(member: Member, log: Log, link: LinkPlan) -> bool:
     """Whether a node may show a log that it holds, by a link."""
-    return member.policy.shares(log) and member.watch.serves(log, link.clump)
+    return member.policy.shares(log) and member.watch.serves(log, link.clump_of(member.plan.number))
 
 
 def _is_asked(caller: Member, log: Log, scheme: str) -> bool:

@@ -60,7 +60,7 @@ class World:
         self.tell = tell
         self.counts: Counter[str] = Counter()
         self.failures: list[Failed] = []
-        self.ledger = Ledger()
+        self.ledger = Ledger(is_bridged=any(link.their_clump is not None for link in plan.links))
         self.loop = SimulatedLoop()
         self.network = Network(self.loop, plan.random("network"), self.happened, self.counts)
         self.loop.network = self.network

@@ -46,6 +46,10 @@ def test_what_there_is_in_these_seeds() -> None:
     assert {1, 2} == {len(author.homes) for plan in plans for author in plan.authors}
     assert {True, False} == {node.proposals.greedy for plan in plans for node in plan.nodes}
     assert {None, *Dialect} == {node.dialect for plan in plans for node in plan.nodes}
+    for role in ("stateless", "relay", "keeps_peers"):
+        assert {True, False} == {getattr(node, role) for plan in plans for node in plan.nodes}
+    bridges = [link for plan in plans for link in plan.links if link.callee_clump != link.clump]
+    assert bridges
     assert {CLUMPS[:1], CLUMPS[1:], CLUMPS} == {node.clumps for plan in plans for node in plan.nodes}
     assert {"everything", "logs", "ranges"} == {node.follows for plan in plans for node in plan.nodes}
 

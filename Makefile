@@ -121,7 +121,7 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip --disable-pip-version-check --quiet install uv
 	@$(UV_COMPILE) --group build -o build/lock/build.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
-	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra status --group build --group dev --group docs --group fuzz \
+	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra remote --extra status --group build --group dev --group docs --group fuzz \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
 	@for name in build base dev; do \
 		{ echo '$(LOCK_HEADER)'; cat build/lock/$$name.lock; } > requirements/$$name.lock; done

@@ -83,7 +83,7 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def verified(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
     """The segments and outcomes of the entries."""
     from culm.spark.output import kept  # noqa: PLC0415
-    from culm.spark.read import read_entries  # noqa: PLC0415
+    from culm.spark.reading import read_entries  # noqa: PLC0415
     from culm.spark.steps import OUTCOMES, SEGMENTS  # noqa: PLC0415
     from culm.spark.verify import chosen, outcomes, packed, segments  # noqa: PLC0415
 

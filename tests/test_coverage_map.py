@@ -89,9 +89,9 @@ TESTED_IN = {
     " spark.simulate.plots spark.simulate.scenarios spark.simulate.talk cli.spark.simulate",
     "spark/test_slices": "spark.fields",
     "spark/test_source": "spark.source.nothing spark.source.options spark.source.peers spark.source.rows"
-    " spark.source.source spark.source.stores spark.source.writer",
+    " spark.source.source spark.source.stores spark.source.trigger spark.source.writer",
     "spark/test_state": "spark.incremental spark.plain spark.statefiles",
-    "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.read spark.segment",
+    "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.reading spark.segment",
     "store/test_add": "store.ingest store.logview store.sqlite store.records.runs testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from culm.spark import gather, read, steps
+from culm.spark import gather, reading, steps
 from culm.spark.segment import Signatures
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def found_rows(encoded: Iterable[bytes]) -> list[Row]:
 
 def packed(rows: Iterable[Row]) -> list[Row]:
     """``FOUND`` to ``PACKS``."""
-    return stepped(rows, read.FOUND, gather.gather, gather.PACKS)
+    return stepped(rows, reading.FOUND, gather.gather, gather.PACKS)
 
 
 def segments(packs: Iterable[Row], signatures: Signatures = Signatures.STRICT, *, keep: bool = False) -> list[Row]:

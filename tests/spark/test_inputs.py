@@ -10,17 +10,21 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import fs, parquet
 
 from culm.errors import ConfigError, CulmError, StoreDamaged
 from culm.spark import inputs
 from culm.spark.inputs import Part, Piece, plan
-from culm.spark.read import table_rows
+from culm.spark.reading import table_rows
+from culm.spark.scan import Found, scan
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from pyarrow.fs import FileSystem
 
 
 def refused(path: Path) -> str:
@@ -33,10 +37,10 @@ def refused(path: Path) -> str:
 
 
 def test_what_can_never_be_read_is_refused(tmp_path: Path) -> None:
-    """A path that is missing, a directory, empty or no regular file is refused by name."""
+    """A path that is missing, empty, no regular file, or a folder of such is refused by name."""
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
-    assert "a folder without Parquet files" in refused(tmp_path)
+    assert "nothing in it can be read: 2 files; empty: the file is empty" in refused(tmp_path)
     assert "no such file" in refused(tmp_path / "missing")
     assert "empty" in refused(tmp_path / "empty")
     assert "not a regular file" in refused(tmp_path / "pipe")
@@ -75,6 +79,60 @@ def test_stores_are_cut_by_rows(tmp_path: Path) -> None:
     (first, second, third, forks) = [piece for (piece,) in splits]
     assert (Part.ENTRIES, Part.ENTRIES, Part.ENTRIES, Part.FORKS) == (first.part, second.part, third.part, forks.part)
     assert [(1, 10), (11, 20), (21, 26)] == [(piece.low, piece.high) for piece in (first, second, third)]
+
+
+def test_folders_may_be_mixed(tmp_path: Path) -> None:
+    """Of a folder every file is read or becomes a reject; hidden ones, and what belongs to a store, are left out."""
+    log, folder = build_log(3), tmp_path / "folder"
+    (folder / "deep" / "_temporary").mkdir(parents=True)
+    with SQLiteStore(folder / "deep" / "a.culm") as store:
+        store.add(log.items())
+        for name in ("a.culm-wal", "a.culm-shm"):
+            (folder / "deep" / name).touch()
+        (folder / "deep" / "a.culm-payloads").mkdir()
+        (folder / "deep" / "a.culm-payloads" / "piece").write_bytes(b"large")
+        parquet.write_table(pa.table({"encoded": [log.entries[0].encoded]}), folder / "b.parquet")
+        parquet.write_table(pa.table({"other": [1]}), folder / "c.parquet")
+        (folder / "d.bundle").write_bytes(log.entries[0].encoded + log.payloads[log.entries[0].hash])
+        (folder / "README").write_bytes(b"not an entry")
+        os.mkfifo(folder / "pipe")
+        (folder / "broken").symlink_to("nowhere")
+        for name in (".hidden", "_SUCCESS", "deep/_temporary/part"):
+            (folder / name).write_bytes(b"x")
+        (split,) = plan([folder])
+        found = [(piece.path.removeprefix(f"{folder}/"), row) for piece in split for row in split_rows(piece)]
+    assert {("deep/a.culm", 3), ("b.parquet", 1), ("d.bundle", 1)} == {
+        (name, sum(row.encoded is not None for other, row in found if other == name))
+        for name, row in found
+        if row.encoded is not None
+    }
+    reasons = {name: row.reason or "" for name, row in found if row.encoded is None}
+    assert {"README", "broken", "c.parquet", "pipe"} == reasons.keys()
+    assert "needs a binary column 'encoded'" in reasons["c.parquet"]
+    assert "not an entry" in reasons["README"]
+    assert ("not a regular file", "not a regular file") == (reasons["pipe"], reasons["broken"])
+
+
+def split_rows(piece: Piece) -> Iterator[Found]:
+    """The rows of a piece."""
+    return table_rows(piece) if piece.part is Part.TABLE else scan(piece)
+
+
+def test_a_store_elsewhere_is_copied_once(s3: tuple[str, FileSystem], tmp_path: Path) -> None:
+    """A store in a bucket is read with its large payloads, from one copy that all its pieces share."""
+    uri, system = s3
+    log = build_log(3)
+    large = log.append(b"x" * 2_000_000)
+    with SQLiteStore(tmp_path / "a.culm") as store:
+        store.add(log.items())
+    fs.copy_files(str(tmp_path), f"{uri[6:]}/in", destination_filesystem=system)
+    with mock.patch.dict(os.environ, SPARK_LOCAL_DIRS=str(tmp_path)), mock.patch.object(inputs, "_ROWS", 2):
+        with mock.patch("pyarrow.fs.copy_files", wraps=fs.copy_files) as copied:
+            rows = [row for split in plan([f"{uri}/in"]) for piece in split for row in scan(piece)]
+        assert 2 == copied.call_count  # the store and the folder of its payloads
+    assert [(entry.encoded, "held") for entry in (*log.entries,)] == [(row.encoded, row.payload_state) for row in rows]
+    assert large in log.entries
+    assert {f"{uri}/in/a.culm"} == {row.source for row in rows}
 
 
 def test_small_inputs_share_a_split(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
 from culm.cli.command import make_parser
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
-from culm.spark import gather, payload_places, read
+from culm.spark import gather, payload_places, reading
 from culm.spark.payload_places import PLACES, Payloads, placed
 from culm.spark.select import items as select_items
 from culm.spark.select import places as select_places
@@ -409,7 +409,7 @@ class TestPayloads:
                     write(store, [log.entries[0].log], stream, *([print] if name == "plain" else []))
         found: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
         inputs = [str(tmp_path / name) for name in ("plain", "bundle", "store")]
-        for payload_hash, *place in local.stepped(rows_of(inputs), read.FOUND, placed, PLACES):
+        for payload_hash, *place in local.stepped(rows_of(inputs), reading.FOUND, placed, PLACES):
             found[payload_hash].append((place[0], place[1]))
         return found
 

@@ -11,7 +11,7 @@ import pytest
 from culm.bamboo import MAX_U64, Entry, Identity, certificate_pool, path, yamf_hash
 from culm.bamboo.verification import is_authentic
 from culm.errors import ConfigError
-from culm.spark import gather, pack, read
+from culm.spark import gather, pack, reading
 from culm.spark import payload as states
 from culm.spark.columns import Columns
 from culm.spark.inputs import plan
@@ -36,7 +36,9 @@ NOBODY_HAS = (states.ABSENT, states.MISMATCH)
 def rows_of(inputs: Iterable[str]) -> list[Row]:
     """What is read from some inputs."""
     splits = plan(inputs)
-    return list(read.FOUND.rows(read._reader(splits)(read._SPLIT.batches([(at,) for at in range(len(splits))]))))
+    return list(
+        reading.FOUND.rows(reading._reader(splits)(reading._SPLIT.batches([(at,) for at in range(len(splits))])))
+    )
 
 
 @pytest.fixture(params=[1, 2, 12])

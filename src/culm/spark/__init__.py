@@ -16,7 +16,7 @@ Importing this package loads neither Spark nor Arrow, so that ``culm`` starts wi
 """
 
 from culm.spark.job import run
-from culm.spark.read import read_entries
+from culm.spark.reading import read_entries
 from culm.spark.session import session
 from culm.spark.state import State
 from culm.spark.summary import Summary

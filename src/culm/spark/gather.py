@@ -58,7 +58,7 @@ _SHORT_RUNS = 16
 
 
 def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of ``culm.spark.read.FOUND`` to batches of ``PACKS``.
+    """Batches with the columns of ``culm.spark.reading.FOUND`` to batches of ``PACKS``.
 
     Never fails because of the bytes of an entry; those become rejects. ``ConfigError`` for an unknown payload state.
     With a ``folder`` the packs are written there, and the rows say where (``culm.spark.slices``).

@@ -1,29 +1,44 @@
 """Looking at the inputs and cutting them into splits: what one task reads. Runs before any job, on one machine.
 
-A path is a Culm store if it begins as SQLite files do, a table of entries if it is a Parquet file or a folder of them,
-and an export file (``culm.store.files``) otherwise. Inputs that nobody can read are refused here, before Spark takes
-ten seconds to start. A store is cut by ranges of row ids, Parquet by row groups. An export file can only be read from
-its beginning, because its records have no fixed length; it is one piece, however large it is.
+Files are told apart by their content: a Culm store begins as SQLite files do, a table of entries as Parquet files do,
+and everything else is taken for an export file (``culm.store.files``). Folders and globs may mix them. An input that
+was named and that nobody can read is refused here, before Spark takes ten seconds to start. A file that a folder has
+beside others is no reason to stop: it becomes a reject that names the file and the reason.
+
+A store is cut by ranges of row ids, Parquet by row groups.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from culm.errors import ConfigError, StoreDamaged
+from culm.errors import ConfigError, CulmError, StoreError
+from culm.spark.storage import Location, Settings, local_copy, located
 from culm.store.opening import open_database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     import pyarrow as pa
 
-_SQLITE_MAGIC = b"SQLite format 3\x00"  # how every SQLite file begins
+    from culm.spark.storage.location import Listed
+    from culm.store.database import Database
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+"""How every SQLite file begins, and so every store."""
+
 _PARQUET_MAGIC = b"PAR1"  # how every Parquet file begins
+
+# What SQLite and Culm keep beside a store; it is read together with the store.
+_BESIDE_STORES = ("-wal", "-shm", "-journal")
+_PAYLOAD_FOLDER = "-payloads"
+
+# Files that are looked at at a time. On other machines each takes some round trips; here it makes no difference.
+_AT_ONCE = 16
 
 # Rows of a store in one piece: some seconds of work. Shorter pieces would spread small stores over more tasks than
 # they are worth, longer ones would leave workers idle at the end of a job.
@@ -64,13 +79,15 @@ class Part(Enum):
     ENTRIES = "entries"
     FORKS = "forks"
     TABLE = "table"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
     """Something to read in one go: an export file, or the row ids or row groups ``low`` to ``high``, both included.
 
-    ``size`` in bytes is an estimate of the work; it decides which pieces share a task.
+    ``path`` is absolute, or a URI that ``settings`` open. ``size`` in bytes is an estimate of the work; it decides
+    which pieces share a task. A piece that is a reject only has a ``reason``.
     """
 
     path: str
@@ -78,76 +95,105 @@ class Piece:
     low: int
     high: int
     size: int = 0
+    reason: str | None = None
+    settings: Settings = field(default=(), repr=False, compare=False)
+
+    @property
+    def location(self) -> Location:
+        """Where its file is."""
+        return Location(self.path, self.settings)
 
 
 Split = tuple[Piece, ...]
 """What one task reads."""
 
 
-def plan(paths: Iterable[str | os.PathLike[str]]) -> list[Split]:
-    """The splits of all inputs. A path given twice is read once.
+def plan(paths: Iterable[str | os.PathLike[str]], settings: dict[str, str] | None = None) -> list[Split]:
+    """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 
-    ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder
-    without Parquet files, and for an SQLite file that is not a store. A damaged export file is no error: the entries
-    before the damage are read, and a reject tells of the rest.
+    ``settings`` are Hadoop's, for other machines; they win over those of the session and of the environment.
+
+    ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder in
+    which nothing can be read, and for an SQLite file that is not a store. A damaged export file is no error: the
+    entries before the damage are read, and a reject tells of the rest.
     """
-    absolute = dict.fromkeys(Path(path).absolute() for path in paths)
-    if not absolute:
-        raise ConfigError("no input was given: name at least one store, export file or Parquet table")
-    return list(_packed(piece for path in absolute for piece in _pieces(path)))
+    places = located(paths, settings)
+    if not places:
+        raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        pieces = [piece for place in places for piece in _pieces(place, pool)]
+    return list(_packed(dict.fromkeys(pieces)))
 
 
-def _pieces(path: Path) -> Iterator[Piece]:
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*.parquet") if not _hidden(file.relative_to(path)))
-        if not files:
-            raise ConfigError(f"{path}: a folder without Parquet files; expected a store, an export file or a table")
-        for file in files:
-            yield from _table_pieces(file)
-        return
-    if not path.exists():
-        raise ConfigError(f"{path}: there is no such file")
-    if not path.is_file():
-        raise ConfigError(f"{path}: not a regular file; copy its content into one")
+def _pieces(place: Location, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+    """The pieces of all files of one input; ``ConfigError`` if it is a folder or glob of which nothing can be read."""
+    files = list(place.listed())
+    stores = {file.location.uri for file in files}
+    found = list(pool.map(_tried, (file for file in files if not _is_beside(file.location.uri, stores))))
+    rejected = [piece for of_file in found for piece in of_file if piece.part is Part.REJECT]
+    if len(rejected) == len(found):
+        first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
+        raise ConfigError(f"{place}: nothing in it can be read: {len(found)} files{first}")
+    for of_file in found:
+        yield from of_file
+
+
+def _is_beside(uri: str, stores: set[str]) -> bool:
+    """Whether a file belongs to a store that is listed too."""
+    folder = uri.rpartition("/")[0]
+    return any(uri.removesuffix(suffix) in stores for suffix in _BESIDE_STORES if uri.endswith(suffix)) or (
+        folder.endswith(_PAYLOAD_FOLDER) and folder.removesuffix(_PAYLOAD_FOLDER) in stores
+    )
+
+
+def _tried(file: Listed) -> list[Piece]:
+    """The pieces of a file; one that was not named and cannot be read is a reject."""
     try:
-        with path.open("rb") as stream:
-            start = stream.read(len(_SQLITE_MAGIC))
-            size = os.fstat(stream.fileno()).st_size
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+        return list(_of_file(file))
+    except CulmError as error:
+        if file.named:
+            raise
+        reason = str(error).removeprefix(f"{file.location}: ")
+        return [Piece(file.location.uri, Part.REJECT, 0, 0, reason=reason)]
+
+
+def _of_file(file: Listed) -> Iterator[Piece]:
+    location = file.location
+    if file.size is None:
+        raise ConfigError(f"{location}: not a regular file")
+    with location.open() as stream:
+        start = stream.read(len(SQLITE_MAGIC))
     if not start:
-        raise ConfigError(f"{path}: the file is empty")
-    if start == _SQLITE_MAGIC:
-        yield from _store_pieces(path)
+        raise ConfigError(f"{location}: the file is empty")
+    if start == SQLITE_MAGIC:
+        yield from _store_pieces(location)
     elif start.startswith(_PARQUET_MAGIC):
-        yield from _table_pieces(path)
+        yield from _table_pieces(location)
     else:
-        yield Piece(str(path), Part.FILE, 0, 0, size)
+        yield Piece(location.uri, Part.FILE, 0, 0, file.size, settings=location.settings)
 
 
-def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _table_pieces(path: Path) -> Iterator[Piece]:
+def _table_pieces(location: Location) -> Iterator[Piece]:
     from pyarrow import ArrowException, parquet
 
+    system, path = location.filesystem()
     try:
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path, filesystem=system)
     except (OSError, ArrowException) as error:
-        raise ConfigError(f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"{location}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     with file:
         schema = file.schema_arrow
         if "encoded" not in schema.names:
-            raise ConfigError(f"{path}: a table of entries needs a binary column 'encoded'")
+            raise ConfigError(f"{location}: a table of entries needs a binary column 'encoded'")
         for name in _COLUMNS.keys() & set(schema.names):
             if not _holds(schema.field(name).type, _COLUMNS[name]):
                 raise ConfigError(
-                    f"{path}: the column '{name}' holds {schema.field(name).type}; in a table of entries it holds"
+                    f"{location}: the column '{name}' holds {schema.field(name).type}; in a table of entries it holds"
                     f" {_COLUMNS[name]}"
                 )
         for group in range(file.num_row_groups):
-            yield Piece(str(path), Part.TABLE, group, group, file.metadata.row_group(group).total_byte_size)
+            size = file.metadata.row_group(group).total_byte_size
+            yield Piece(location.uri, Part.TABLE, group, group, size, settings=location.settings)
 
 
 def _holds(found: pa.DataType, expected: str) -> bool:
@@ -157,27 +203,34 @@ def _holds(found: pa.DataType, expected: str) -> bool:
     return kind == "null" or kind.partition("[")[0] in _ARROW_TYPES[expected]
 
 
-def _store_pieces(path: Path) -> Iterator[Piece]:
-    try:
-        database = open_database(path, read_only=True)
-    except StoreDamaged as error:
-        message = str(error) if str(path) in str(error) else f"{path}: {error}"
-        raise StoreDamaged(message) from error
-    try:
-        with database.snapshot() as connection:
-            spans = [
-                (part, *connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone())
-                for part in (Part.ENTRIES, Part.FORKS)
-            ]
-    finally:
-        database.close()
+def _store_pieces(location: Location) -> Iterator[Piece]:
+    with opened_store(location) as database, database.snapshot() as connection:
+        spans = [
+            (part, *connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone())
+            for part in (Part.ENTRIES, Part.FORKS)
+        ]
     for part, low, high in spans:
         if low is None or high is None:
             continue
         step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
         for at in range(low, high + 1, step):
             end = min(at + step - 1, high)
-            yield Piece(str(path), part, at, end, (end - at + 1) * _ROW_BYTES)
+            yield Piece(location.uri, part, at, end, (end - at + 1) * _ROW_BYTES, settings=location.settings)
+
+
+@contextmanager
+def opened_store(location: Location) -> Iterator[Database]:
+    """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
+    with local_copy(location) as path:
+        try:
+            database = open_database(path, read_only=True)
+        except StoreError as error:
+            text = str(error).replace(str(path), location.uri)
+            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
+        try:
+            yield database
+        finally:
+            database.close()
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:

@@ -11,7 +11,7 @@ A payload is known by its hash. So any copy serves, even one that stands beside 
 from __future__ import annotations
 
 from collections import OrderedDict
-from pathlib import Path
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO, Self
 
 import numpy as np
@@ -21,9 +21,10 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import CulmError, PayloadMismatch
 from culm.spark.columns import Columns
 from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded
+from culm.spark.inputs import SQLITE_MAGIC, opened_store
 from culm.spark.payload import HELD, PayloadFrame
+from culm.spark.storage import Location, Settings, settings_here
 from culm.store.files import EntryRecord, PayloadRecord, read_records_from
-from culm.store.opening import open_database
 from culm.store.payloads.pieces import read_pieces
 
 if TYPE_CHECKING:
@@ -32,12 +33,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from culm.store.database import Database
-
     Place = tuple[str, int]
 
 NOTED = Columns(source="STRING", offset="BIGINT", encoded="BINARY", payload_state="STRING", payload_frame="BINARY")
-"""The columns of ``culm.spark.read.FOUND`` that places are found by."""
+"""The columns of ``culm.spark.reading.FOUND`` that places are found by."""
 
 PLACES = Columns(payload_hash="BINARY", source="STRING", offset="BIGINT")
 """A place where a payload was when the inputs were read; the source may have changed since."""
@@ -49,7 +48,6 @@ WHOLE_BYTES = 1024 * 1024
 # Sources that are kept open. Payloads of one log mostly lie in one source, so few are enough; too many would use up
 # file descriptors where a table names thousands of files.
 _OPEN = 16
-_SQLITE_MAGIC = b"SQLite format 3\x00"  # how every SQLite file begins, and so every store
 
 
 # -- noting places --------------------------------------------------------------------------------------------------
@@ -89,9 +87,13 @@ def places_of(batch: pa.RecordBatch) -> Iterator[tuple[bytes, str, int]]:
 
 
 class Payloads:
-    """Reads payloads at their places. Some sources stay open: close it, or use it in a ``with`` statement."""
+    """Reads payloads at their places. Some sources stay open: close it, or use it in a ``with`` statement.
 
-    def __init__(self) -> None:
+    ``settings`` open the sources of other machines; None: those of this process.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings_here() if settings is None else settings
         self._sources: OrderedDict[str, _Store | _File] = OrderedDict()
 
     def __enter__(self) -> Self:
@@ -140,30 +142,31 @@ class Payloads:
         if found is None:
             if len(self._sources) >= _OPEN:
                 self._sources.popitem(last=False)[1].close()
-            found = _opened(path)
+            found = _opened(Location(path, self._settings))
         self._sources[path] = found
         return found
 
 
-def _opened(path: str) -> _Store | _File:
-    stream = Path(path).open("rb")  # noqa: SIM115 - closed with the source
-    if stream.read(len(_SQLITE_MAGIC)) != _SQLITE_MAGIC:
+def _opened(location: Location) -> _Store | _File:
+    stream = location.open()
+    if stream.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
         return _File(stream)
     stream.close()
-    return _Store(open_database(Path(path), read_only=True))
+    return _Store(location)
 
 
 class _Store:
     """Payloads of a store, by the row of their entry."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, location: Location) -> None:
+        self._open = ExitStack()
+        self._database = self._open.enter_context(opened_store(location))
 
     def pieces(self, offset: int) -> Iterator[bytes]:
         return read_pieces(self._database, offset)
 
     def close(self) -> None:
-        self._database.close()
+        self._open.close()
 
 
 class _File:

@@ -23,7 +23,7 @@ from culm.spark.incremental import LOADED, MOST_SEGMENTS, reloaded
 from culm.spark.merge import merge_logs
 from culm.spark.output import new_file, whole_table, write_file, write_rows
 from culm.spark.prefixes import PREFIXES, joined, stretches
-from culm.spark.read import split_batches
+from culm.spark.reading import split_batches
 from culm.spark.segment import Signatures
 from culm.spark.state import INDEX
 from culm.spark.steps import (

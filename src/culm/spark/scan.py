@@ -6,16 +6,14 @@ or a store turns out to be damaged, the rows before the damage stand, and a reje
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import CulmError, EncodingError, InvalidEntry, StoreError
-from culm.spark.inputs import Part, Piece
+from culm.errors import EncodingError, InvalidEntry, StoreError
+from culm.spark.inputs import Part, Piece, opened_store
 from culm.spark.payload import ABSENT, FORGOTTEN, HELD, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
 from culm.store.database import translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records
-from culm.store.opening import open_database
 from culm.store.payloads.pieces import read_pieces
 from culm.store.rows import BYTES, ROW, Column, all_rows, each_row, in_order
 from culm.store.schema import PayloadState
@@ -53,20 +51,19 @@ def scan(piece: Piece, payload_limit: int = -1) -> Iterator[Found]:
 
     ``CulmError`` if the file or store cannot be opened. Damage within it is a reject.
     """
+    if piece.part is Part.REJECT:
+        return iter([Found(piece.path, 0, reason=piece.reason)])
     if piece.part is Part.FILE:
-        return _scan_file(piece.path, payload_limit)
+        return _scan_file(piece, payload_limit)
     return _scan_entries(piece, payload_limit) if piece.part is Part.ENTRIES else _scan_forks(piece)
 
 
 # -- export files ------------------------------------------------------------------------------------------------
 
 
-def _scan_file(path: str, limit: int) -> Iterator[Found]:
-    try:
-        stream = Path(path).open("rb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise CulmError(f"{path}: cannot be read here: {error.strerror}") from error
-    with stream:
+def _scan_file(piece: Piece, limit: int) -> Iterator[Found]:
+    path = piece.path
+    with piece.location.open() as stream:
         at = 0
         waiting: _Waiting | None = None  # an entry of a bundle, whose payload may come next
         try:
@@ -176,8 +173,7 @@ def _rows_of(path: str, record: Record, limit: int) -> Iterator[Found]:
 
 def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
     at = piece.low
-    database = open_database(Path(piece.path), read_only=True)
-    try:
+    with opened_store(piece.location) as database:
         while at <= piece.high:
             try:
                 page = _entry_page(database, at, piece, limit)
@@ -188,8 +184,6 @@ def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
             if not page:
                 return
             at = page[-1].offset + 1
-    finally:
-        database.close()
 
 
 def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[Found]:
@@ -246,18 +240,16 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
 
 
 def _scan_forks(piece: Piece) -> Iterator[Found]:
-    path = Path(piece.path)
-    database = open_database(path, read_only=True)
-    try:
-        with translated_errors(path):
-            rows = database.connection.execute(
-                "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE id BETWEEN ? AND ? ORDER BY id",
-                (piece.low, piece.high),
-            )
-            for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
-                for encoded in proof:
-                    yield Found(piece.path, row_id, encoded, ABSENT)
-    except StoreError as error:
-        yield Found(piece.path, piece.low, reason=f"fork proofs: {error}")
-    finally:
-        database.close()
+    with opened_store(piece.location) as database:
+        try:
+            with translated_errors(database.path):
+                rows = database.connection.execute(
+                    "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks"
+                    " WHERE id BETWEEN ? AND ? ORDER BY id",
+                    (piece.low, piece.high),
+                )
+                for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
+                    for encoded in proof:
+                        yield Found(piece.path, row_id, encoded, ABSENT)
+        except StoreError as error:
+            yield Found(piece.path, piece.low, reason=f"fork proofs: {error}")

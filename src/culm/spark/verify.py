@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError
 from culm.spark.gather import PACKS, gather
 from culm.spark.output import kept_from_workers
-from culm.spark.read import FOUND, from_splits
+from culm.spark.reading import FOUND, from_splits
 from culm.spark.segment import Signatures
 from culm.spark.steps import (
     OUTCOMES,

@@ -17,6 +17,7 @@ from culm.cli.output import note, print_json, print_result, print_table
 from culm.cli.spark import plan, reconcile, simulate
 from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
 
+_INPUTS = "stores, export files, Parquet of entries; folders, globs and URIs of them"
 _SHOWN = 20  # forks in the table; the output folder has all
 
 
@@ -24,7 +25,7 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     spark = commands.group("spark", "verify, compare, select and report on Spark")
     verify = spark.add("verify", _verify, "verify every entry of many stores and files")
-    verify.add_argument("--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores and export files")
+    verify.add_argument("--input", metavar="INPUT", nargs="+", required=True, help=_INPUTS)
     add_place(verify, without_spark="small inputs need no Spark")
     add_signatures(verify)
     verify.add_argument(
@@ -32,7 +33,7 @@ def register(commands: Commands) -> None:
     )
     verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
     forks = spark.add("forks", _forks, "find every fork, its proof, and how far each log is valid")
-    forks.add_argument("inputs", metavar="STORE_OR_FILE", nargs="+", help="stores, export files, Parquet of entries")
+    forks.add_argument("inputs", metavar="INPUT", nargs="+", help=_INPUTS)
     add_place(forks, without_spark="small inputs need no Spark")
     add_signatures(forks)
     report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
@@ -48,9 +49,7 @@ def register(commands: Commands) -> None:
     )
     add_place(report, without_spark="up to 2 million entries need no Spark")
     select = spark.add("select", _select, "select the entries of many requests at once")
-    select.add_argument(
-        "--input", metavar="STORE_OR_FILE", nargs="+", required=True, help="stores, export files, Parquet of entries"
-    )
+    select.add_argument("--input", metavar="INPUT", nargs="+", required=True, help=_INPUTS)
     select.add_argument("--requests", metavar="PATH", required=True, help="table: requester, author, log_id, ranges")
     select.add_argument("--bundles", action="store_true", help="also write an export bundle for each requester")
     add_place(select)

@@ -28,6 +28,7 @@ from culm.spark.output import kept
 from culm.spark.payload import HELD
 from culm.spark.payload_places import NOTED, PLACES, Payloads, placed, places_of
 from culm.spark.steps import mapped
+from culm.spark.storage import settings_here
 from culm.store.files import BundleWriter
 from culm.store.schema import from_sql
 
@@ -173,8 +174,10 @@ def _grouped(places: DataFrame, fetched: DataFrame) -> DataFrame:
 
 
 def _writer(folder: str) -> Callable[[Iterable[Row]], Iterator[Row]]:
+    settings = settings_here()
+
     def write(rows: Iterable[Row]) -> Iterator[Row]:
-        with Payloads() as payloads:
+        with Payloads(settings) as payloads:
             for requester, of_requester in groupby(rows, key=itemgetter(0)):
                 name = bundle_name(requester)
                 with _whole_file(Path(folder, name)) as stream:

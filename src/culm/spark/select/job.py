@@ -39,7 +39,7 @@ from culm.spark.output import (
 from culm.spark.payload import HELD
 from culm.spark.payload_places import PLACES
 from culm.spark.plan.given import read_rows
-from culm.spark.read import from_splits
+from culm.spark.reading import from_splits
 from culm.spark.running import running, silent
 from culm.spark.select.bundles import READ, gather_with_places, write_bundles
 from culm.spark.select.items import ITEMS, chosen

@@ -12,6 +12,7 @@
 ``wait``           following a peer: seconds of silence after which it has nothing to add; default 1, at most 600
 =================  ===================================================================================================
 
+Options that begin with ``fs.`` are Hadoop's settings for inputs on other machines, such as ``fs.s3a.endpoint``.
 ``authors`` and ``logs`` together take what either names. A reject belongs to no author and no log, so rejects come
 whatever else is chosen.
 """
@@ -59,7 +60,7 @@ class Options:
         """Read the options as Spark gives them; ``ConfigError`` for an unknown one or a wrong value."""
         options = {name.lower(): value for name, value in given.items()}
         for name in options:
-            if name not in (*_NAMES, *_OF_SPARK):
+            if name not in (*_NAMES, *_OF_SPARK) and not name.startswith("fs."):
                 raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
         authors, logs = options.get("authors"), options.get("logs")
         found = cls(
@@ -100,6 +101,11 @@ def paths_of(given: Mapping[str, str]) -> list[str]:
     if "path" in options:
         return [options["path"]]
     raise ConfigError("format culm needs a path: stores, export files, tables of entries")
+
+
+def settings_of(given: Mapping[str, str]) -> dict[str, str]:
+    """The settings of Hadoop among the options, such as ``fs.s3a.endpoint``."""
+    return {name.lower(): value for name, value in given.items() if name.lower().startswith("fs.")}
 
 
 def _listed(text: str) -> list[str]:

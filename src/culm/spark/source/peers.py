@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, NetworkError
@@ -30,6 +29,7 @@ from culm.spark.payload import HELD, without_bytes
 from culm.spark.scan import Found
 from culm.spark.source.nothing import Nothing
 from culm.spark.source.rows import ENTRIES, entry_batches
+from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.schema import to_sql
 from culm.wire.places import log_text, parse_log
 

@@ -9,9 +9,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from culm.errors import ConfigError
 from culm.spark.inputs import Part, plan
-from culm.spark.read import table_rows
+from culm.spark.reading import table_rows
 from culm.spark.scan import scan
-from culm.spark.source.options import Options, paths_of
+from culm.spark.source.options import Options, paths_of, settings_of
 from culm.spark.source.peers import PeerStream
 from culm.spark.source.rows import ENTRIES, entry_batches
 from culm.spark.source.stores import StoreStream
@@ -42,7 +42,7 @@ class CulmSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is one schema only
         """A reader of stores, export files and tables of entries."""
-        return EntriesReader(plan(paths_of(self.options)), Options.parse(self.options))
+        return EntriesReader(plan(paths_of(self.options), settings_of(self.options)), Options.parse(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer of bundles into a folder."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from culm.errors import ConfigError
 from culm.spark.inputs import Part, Piece
 from culm.spark.scan import scan
 from culm.spark.source.rows import entry_batches
+from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.opening import open_database
 
 if TYPE_CHECKING:
@@ -53,9 +53,15 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Note how far the stores go now; the query ends there, even if they grow meanwhile."""
         self._until = self._greatest()
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: ARG002, N802 - Spark's name
-        """The end of the next batch: at most ``batch`` row ids further in each table."""
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: Offset | None = None,
+        limit: ReadLimit | None = None,  # noqa: ARG002 - the option ``batch`` limits
+    ) -> Offset:
+        """The end of the next batch: at most ``batch`` row ids further in each table; all there is in PySpark 4.1."""
         latest = self._until or self._greatest()
+        if start is None:
+            return latest
         return {key: min(latest[key], start.get(key, 0) + self._options.batch) for key in latest}
 
     def _greatest(self) -> Offset:

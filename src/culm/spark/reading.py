@@ -104,7 +104,8 @@ def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
     from pyarrow import parquet
 
-    with parquet.ParquetFile(piece.path) as file:
+    system, path = piece.location.filesystem()
+    with parquet.ParquetFile(path, filesystem=system) as file:
         given = [name for name in FOUND.names if name in file.schema_arrow.names]
         at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
         for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=given):

@@ -1,0 +1,14 @@
+"""Files wherever they are: on this machine's disk, in S3, GCS, Azure or HDFS, or where fsspec reaches.
+
+The rest of the pipeline names a file by a ``Location`` and never asks where it is::
+
+    location    what a path or URI means; listing folders and globs; opening
+    filesystems which file system a URI needs, with which settings, and what its errors mean
+    copies      SQLite files of other machines, which SQLite can only open on this one's disk
+"""
+
+from culm.spark.storage.copies import local_copy
+from culm.spark.storage.filesystems import Settings, settings_here
+from culm.spark.storage.location import Location, located
+
+__all__ = ["Location", "Settings", "local_copy", "located", "settings_here"]

@@ -1,0 +1,130 @@
+"""Stores of other machines. SQLite opens files of this machine's disk only, so such a store is copied here first.
+
+A copy is made once a machine, however many tasks read it: its name is made of the URI, the size and the time of the
+last change, and a task that finds another one copying waits for it. Copies that nobody used for a day are deleted, and
+the least recently used ones when all together take more than ``_MOST_BYTES``. What a task has open is never deleted,
+because it holds the copy's lock; the lock ends with its process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+from culm.spark.storage.filesystems import said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow.fs import FileSystem
+
+    from culm.spark.storage.location import Location
+
+_MOST_BYTES = 100 * 1024**3  # on this machine's disk; a store that is larger is copied all the same, alone
+_DAY = 24 * 60 * 60  # seconds
+_BESIDE = ("-wal", "-payloads")  # what belongs to a store: its newest transactions, and its large payloads
+
+
+@contextmanager
+def local_copy(location: Location) -> Iterator[Path]:
+    """The path of a store on this machine during this block: its own, or that of a copy.
+
+    ``ConfigError``, naming the URI, if it cannot be copied.
+    """
+    if location.is_local:
+        yield Path(location.uri)
+        return
+    from pyarrow import fs
+
+    system, path = location.filesystem()
+    with said(location.uri):
+        info = system.get_file_info(path)
+        if info.size is None:
+            raise FileNotFoundError(location.uri)
+    folder = _folder()
+    changed = system.handler.fs.ukey(path) if isinstance(system, fs.PyFileSystem) else info.mtime_ns
+    key = sha256(f"{location.uri}\n{info.size}\n{changed}".encode()).hexdigest()[:40]
+    lock = _locked(folder / f"{key}.lock", fcntl.LOCK_EX)
+    try:
+        copy = folder / key / location.name
+        if not copy.exists():
+            _sweep(folder, info.size)
+            with said(location.uri, "be copied to this machine"):
+                _copy(system, path, folder / key, location.name)
+        os.utime(lock)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield copy
+    finally:
+        os.close(lock)
+
+
+def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
+    """Copy a store and what is beside it into a new folder, the store last: it marks a copy that is whole."""
+    from pyarrow import fs
+
+    rmtree(folder, ignore_errors=True)  # what a task left that was killed while it copied
+    folder.mkdir(mode=0o700)
+    for suffix in (*_BESIDE, ""):
+        kind = system.get_file_info(path + suffix).type
+        if suffix and kind == fs.FileType.NotFound:
+            continue
+        whole = folder / f"{name}{suffix}"
+        part = whole.with_name(f".{whole.name}")
+        if kind == fs.FileType.Directory:
+            part.mkdir()
+        fs.copy_files(path + suffix, str(part), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+        part.rename(whole)
+
+
+def _folder() -> Path:
+    """The folder of all copies: on Spark's local disk where that is set, else where temporary files are."""
+    base = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    folder = Path(base) / f"culm-stores-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():  # anybody may write to a temporary folder
+        raise ConfigError(f"{folder}: belongs to another user; set TMPDIR to a folder of your own")
+    return folder
+
+
+def _locked(path: Path, kind: int) -> int:
+    """The descriptor of a lock file, locked. Its file may be deleted while this waits; it is made again then."""
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, kind)
+            if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+                return lock
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
+def _sweep(folder: Path, needed: int) -> None:
+    """Delete copies that nobody uses: old ones, and more until ``needed`` bytes fit below the limit."""
+    locks = sorted(folder.glob("*.lock"), key=lambda path: path.stat().st_mtime)
+    sizes = {lock: _size(lock.with_suffix("")) for lock in locks}
+    total = sum(sizes.values()) + needed
+    for path, size in sizes.items():
+        if path.stat().st_mtime > time.time() - _DAY and total <= _MOST_BYTES:
+            continue
+        try:
+            lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        rmtree(path.with_suffix(""), ignore_errors=True)
+        path.unlink()
+        os.close(lock)
+        total -= size
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

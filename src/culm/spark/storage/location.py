@@ -1,0 +1,208 @@
+"""A file or folder by its path or URI, with what opening it needs. Locations can be sent to workers.
+
+Paths on this machine are absolute, as workers have working directories of their own. ``s3a://bucket/key`` and other
+URIs stay as the user wrote them, so that ``source`` in a table is what the user knows. As with Hadoop, nothing in
+a URI is decoded: ``%20`` are three letters of a name.
+
+Files whose names begin with ``.`` or ``_`` are hidden, and so are folders: Spark, Hadoop and Culm name what is not
+finished that way. A file that is named itself is never hidden.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+
+from culm.errors import ConfigError
+from culm.spark.storage.filesystems import Settings, filesystem, said, scheme_of, settings_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyarrow.fs import FileInfo, FileSystem
+
+_BUFFER = 4 * 1024 * 1024  # Bytes that one request asks of another machine; small requests take as long as large ones.
+_GLOB = re.compile(r"[*?\[{]")
+
+
+class Listed(NamedTuple):
+    """A file that a listing found, and its size in bytes; None if it is no regular file, such as a pipe.
+
+    ``named``: the user named it, rather than a folder or a glob.
+    """
+
+    location: Location
+    size: int | None
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a file or folder is: an absolute path of this machine, or a URI; and the settings to open it."""
+
+    uri: str
+    settings: Settings = field(default=(), repr=False, compare=False)
+
+    def __str__(self) -> str:
+        """The path or URI."""
+        return self.uri
+
+    def __truediv__(self, name: str) -> Location:
+        """What lies in this folder under a name."""
+        return Location(f"{self.uri.rstrip('/')}/{name}", self.settings)
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a path on this machine."""
+        return not scheme_of(self.uri)
+
+    def filesystem(self) -> tuple[FileSystem, str]:
+        """Arrow's file system for it, and the path there. ``ConfigError`` if nothing knows the scheme."""
+        return filesystem(self.uri, self.settings)
+
+    def open(self) -> BinaryIO:
+        """The file as a stream that can seek. ``ConfigError``, naming it, if it cannot be opened."""
+        with said(self.uri):
+            if self.is_local:
+                return Path(self.uri).open("rb")
+            system, path = self.filesystem()
+            return cast("BinaryIO", io.BufferedReader(system.open_input_file(path), _BUFFER))
+
+    def listed(self) -> Iterator[Listed]:
+        """The files that it means: itself, all files below a folder, or those that a glob matches.
+
+        In a glob ``*`` and ``?`` match within a name, ``[ab]`` one letter, ``{a,b}`` either word, and ``**`` any number
+        of folders. A file that has such letters in its name can be named as it is. ``ConfigError`` if nothing is there.
+        """
+        with said(self.uri):
+            system, path = self.filesystem()
+            info = system.get_file_info(path)
+            if _is_there(info):
+                yield from self._below(system, info, path, named=True)
+                return
+            found = _matching(system, path) if _GLOB.search(path) else []
+            if not found:
+                raise ConfigError(f"{self.uri}: {self._missing(system, path)}")
+            every = {one.location: one for match in found for one in self._below(system, match, path, named=False)}
+            yield from every.values()
+
+    def _missing(self, system: FileSystem, path: str) -> str:
+        bucket = path.partition("/")[0]
+        if bucket and not _is_there(system.get_file_info(bucket)):
+            return "there is no such bucket"
+        return "nothing matches" if _GLOB.search(path) else "there is no such file or folder"
+
+    def _below(self, system: FileSystem, info: FileInfo, path: str, *, named: bool) -> Iterator[Listed]:
+        """A file, or what is below a folder; ``path`` is this location's own path."""
+        from pyarrow import fs
+
+        if info.type == fs.FileType.File:
+            yield Listed(self._other(path, info.path), info.size, named)
+            return
+        if info.type != fs.FileType.Directory:
+            raise ConfigError(f"{self._other(path, info.path)}: not a regular file; copy its content into one")
+        root = info.path.rstrip("/")
+        for one, size in sorted(_local_files(root) if self.is_local else _files(system, root)):
+            if not _is_hidden(one, root):
+                yield Listed(self._other(path, one), size, named=False)
+
+    def _other(self, own: str, path: str) -> Location:
+        """The location of another path of the same file system, of which this one has the path ``own``."""
+        own = own.rstrip("/")
+        _, found, rest = self.uri.rpartition("://")
+        below = rest[rest.find("/") :] if found and "/" in rest else "" if found else rest
+        root = len(own) - len(below)  # of the path: a bucket's name, which the URI has as its authority
+        return Location(self.uri.removesuffix(below) + path[root:], self.settings)
+
+
+def located(places: Iterable[str | os.PathLike[str]], given: dict[str, str] | None = None) -> list[Location]:
+    """The locations of paths and URIs, each once. ``given`` are settings that win over all others."""
+    settings: Settings | None = None
+    found: dict[Location, None] = {}
+    for place in places:
+        text = re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place))
+        if not scheme_of(text):
+            found[Location(str(Path(text).absolute()))] = None
+            continue
+        settings = settings_here(given) if settings is None else settings
+        found[Location(text.rstrip("/"), settings)] = None
+    return list(found)
+
+
+def _is_there(info: FileInfo) -> bool:
+    return str(info.type.name) != "NotFound"
+
+
+def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
+    """What a pattern matches, in order. Only folders that can match are listed."""
+    from pyarrow import fs
+
+    names = pattern.split("/")
+    fixed = next(at for at, name in enumerate(names) if _GLOB.search(name))
+    base = "/".join(names[:fixed]) or "/"
+    found = [fs.FileInfo(base, fs.FileType.Directory)]
+    for at, name in enumerate(names[fixed:], fixed):
+        is_last, every, wanted = at == len(names) - 1, name == "**", _regex(name)
+        if every and is_last:
+            break  # all that is below, which is what the folder itself means
+        below = list(found) if every else []
+        for folder in found:
+            entries = system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True, recursive=every))
+            below += [
+                one
+                for one in entries
+                if (every or wanted.fullmatch(one.base_name)) and (is_last or one.type == fs.FileType.Directory)
+            ]
+        found = below
+    return sorted({one.path: one for one in found if not _is_hidden(one.path, base)}.values(), key=lambda one: one.path)
+
+
+def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int]]:
+    from pyarrow import fs
+
+    for one in system.get_file_info(fs.FileSelector(root, recursive=True)):
+        if one.type != fs.FileType.Directory:
+            yield one.path, one.size or 0
+
+
+def _local_files(root: str) -> Iterator[tuple[str, int | None]]:
+    """Arrow would pass over links that lead nowhere, and nothing is to be left out silently."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for base, _, names in os.walk(root or "/", onerror=fail, followlinks=True):
+        for path in (Path(base, name) for name in names):
+            yield str(path), path.stat().st_size if path.is_file() else None
+
+
+def _is_hidden(path: str, base: str) -> bool:
+    return any(part.startswith((".", "_")) for part in path[len(base.rstrip("/")) :].split("/"))
+
+
+def _regex(name: str) -> re.Pattern[str]:
+    """A pattern for one name, as Hadoop has them: ``*``, ``?``, ``[a-c]``, ``[!a]``, ``{one,two}``."""
+    out, depth = "", 0
+    for part in re.findall(r"\[[!^]?[^\]]+\]|.", name):
+        if part.startswith("[") and len(part) > 1:
+            out += "[^" + part[2:] if part[1] in "!^" else part
+        elif part in "{}":
+            depth += 1 if part == "{" else -1
+            out += "(?:" if part == "{" else ")"
+        elif part == "," and depth:
+            out += "|"
+        else:
+            out += {"*": ".*", "?": "."}.get(part, re.escape(part))
+    try:
+        return re.compile(out, re.DOTALL)
+    except re.error as error:
+        raise ConfigError(f"{name!r} is not a pattern: {error}") from None

@@ -17,7 +17,7 @@ from culm.spark.inputs import Part, Piece
 from culm.spark.merge import merge_logs
 from culm.spark.payload import PayloadFrame
 from culm.spark.plan import rows as plan_rows
-from culm.spark.read import FOUND
+from culm.spark.reading import FOUND
 from culm.spark.scan import scan
 from culm.spark.segment import Signatures
 from culm.spark.select import requests

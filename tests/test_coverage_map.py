@@ -70,6 +70,8 @@ TESTED_IN = {
     "ranges/test_laws": "ranges.algebra ranges.exactness ranges.model ranges.onbytes ranges.paths",
     "ranges/test_vectors": "ranges.encoding",
     "session/test_connection": "session.events session.handshake session.interests session.limits session.states",
+    "simulation/test_simulate": "simulation.chance simulation.costs simulation.engine simulation.plots"
+    " simulation.results simulation.scenario simulation.sessions simulation.sweep cli.simulate",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/test_cluster": "cli.spark.verify",
@@ -85,8 +87,6 @@ TESTED_IN = {
     "spark/test_select": "spark.payload_places spark.prefixes spark.select.bundles spark.select.gaps spark.select.held"
     " spark.select.items spark.select.job spark.select.pages spark.select.pieces spark.select.places"
     " spark.select.requests spark.select.steps",
-    "spark/test_simulate": "spark.simulate.costs spark.simulate.engine spark.simulate.job spark.simulate.model"
-    " spark.simulate.plots spark.simulate.scenarios spark.simulate.talk cli.spark.simulate",
     "spark/test_slices": "spark.fields",
     "spark/test_source": "spark.source.nothing spark.source.options spark.source.peers spark.source.rows"
     " spark.source.source spark.source.stores spark.source.trigger spark.source.writer",

@@ -60,6 +60,7 @@ ALLOWED = {
         "transfer",
     },
     "app": {"types", "errors", "bamboo", "wire", "ranges", "store", "node"},
+    "simulation": {"charts", "types", "errors", "bamboo", "ranges", "negentropy", "store", "node", "spark", "testing"},
 }
 MOST_MODULES, MOST_FIELDS, MOST_PARAMETERS = 25, 15, 8
 """The most modules in a folder, fields of a class in a protocol's package, and parameters of an ``__init__``."""
@@ -123,6 +124,7 @@ OPENS_STORES = {  # where ``SQLiteStore`` is named, because a store is opened th
     "app.syncing",
     "cli.backup",
     "cli.reconcile",
+    "simulation.sessions",
     "node.home",
     "node.storage.healing",
     "node.storage.source",
@@ -200,7 +202,7 @@ def test_importing_culm_is_light() -> None:
 def test_importing_the_pipeline_loads_no_spark() -> None:
     """``culm.spark`` and its parts load neither Spark nor Arrow until there is something to do."""
     code = (
-        "import sys, culm.spark, culm.spark.plan, culm.spark.report, culm.spark.select, culm.spark.simulate;"
+        "import sys, culm.spark, culm.spark.plan, culm.spark.report, culm.spark.select, culm.simulation;"
         " print([name for name in ('pyspark', 'pyarrow', 'pandas') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -31,7 +31,7 @@ EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 _GROUPS = (
     "identity", "logs", "exchange", "node", "following", "policy", "config", "backup", "doctor", "reconcile",
-    "ranges", "wire", "spark",
+    "ranges", "wire", "spark", "simulate",
 )  # fmt: skip
 
 

@@ -59,6 +59,7 @@ class Columns:
             "BINARY": pa.binary(),
             "BIGINT": pa.int64(),
             "TINYINT": pa.int8(),
+            "INT": pa.int32(),
             "BOOLEAN": pa.bool_(),
             "STRING": pa.string(),
             "DOUBLE": pa.float64(),

@@ -15,16 +15,21 @@ def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = No
 
     ``without_spark`` is the help text on inputs that need no Spark, for commands that can do without; None for others.
     """
-    parser.add_argument(
-        "--output", metavar="DIR", required=True, type=Path, help="folder for the results; this command makes it"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+    add_output(parser)
     parser.add_argument(
         "--master",
         metavar="URL",
         default=None if without_spark else _LOCAL,
         help=f"the Spark master (default: {_LOCAL}{'; ' if without_spark else ''}{without_spark or ''})",
     )
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the options for where the results go."""
+    parser.add_argument(
+        "--output", metavar="DIR", required=True, type=Path, help="folder for the results; this command makes it"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
 
 
 def job_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import argparse
 from pathlib import Path
 
 from culm.bamboo.decimal import size_text
+from culm.cli import simulate
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import number
 from culm.cli.output import note, print_json, print_result, print_table
-from culm.cli.spark import plan, reconcile, simulate
+from culm.cli.spark import plan, reconcile
 from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
 
 _INPUTS = "stores, export files, Parquet of entries; folders, globs and URIs of them"
@@ -54,8 +55,9 @@ def register(commands: Commands) -> None:
     select.add_argument("--bundles", action="store_true", help="also write an export bundle for each requester")
     add_place(select)
     add_signatures(select)
-    for group in (reconcile, plan, simulate):
+    for group in (reconcile, plan):
         group.register(spark)
+    simulate.register_earlier(spark)
 
 
 def _verify(arguments: argparse.Namespace) -> int:

@@ -51,7 +51,7 @@ class Weather:
 
     ``latency``: the greatest latency in seconds; each connection draws its own. ``slow``: the probability of a low
     rate, of ``least_rate`` bytes a second or more. ``trouble``: the probability of one of ``fates``, within
-    the first ``trouble_bytes`` bytes.
+    the first ``trouble_bytes`` bytes. ``always``: what every connection is like, instead of what would be drawn.
     """
 
     latency: float = 0.02
@@ -60,6 +60,7 @@ class Weather:
     trouble: float = 0.0
     trouble_bytes: int = 100_000
     fates: tuple[str, ...] = FATES
+    always: Traits | None = None
 
 
 class Connection:
@@ -197,7 +198,8 @@ class Network:
     """All hosts, listeners and connections.
 
     ``happened`` is called when something happens to a connection, with a name to count it by and a line for a trace.
-    ``weather`` may be exchanged at any time. ``apart`` has the pairs of addresses that do not reach each other.
+    ``weather`` may be exchanged at any time. ``connected`` is called with each new connection. ``apart`` has the pairs
+    of addresses that do not reach each other.
     """
 
     loop: SimulatedLoop
@@ -205,6 +207,7 @@ class Network:
     happened: Callable[[str, str], None]
     counts: Counter[str]
     weather: Weather = field(default_factory=Weather)
+    connected: Callable[[Connection], None] = lambda _: None
     listeners: dict[tuple[str, int], _Listener] = field(default_factory=dict)
     connections: dict[int, Connection] = field(default_factory=dict)
     up: dict[str, Host] = field(default_factory=dict)
@@ -327,11 +330,14 @@ class Network:
         back.source, back.target = answering, caller
         self.connections[self._made] = connection
         self._draw_fate(connection)
+        self.connected(connection)
         self.loop.call_soon(lambda: answering.begin(listener.factory()), context=answering.context)
         return connection
 
     def _traits(self) -> Traits:
         random, weather = self.random, self.weather
+        if weather.always is not None:
+            return weather.always
         latency = random.uniform(0.0001, 1.0) ** 2 * weather.latency
         is_slow = random.random() < weather.slow
         rate = int(weather.least_rate * 2 ** random.uniform(0, 6)) if is_slow else 0

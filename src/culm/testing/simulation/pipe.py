@@ -51,7 +51,8 @@ class Pipe:
 
     ``cut_at``: after so many bytes ``cut`` is called, and no more is carried; None: never. ``is_stalled``: nothing
     arrives for now. ``is_dead``: nothing arrives ever again; ``unheard`` is called for each piece instead. ``queued``
-    counts the bytes that were written and not sent, ``carried`` those that were sent.
+    counts the bytes that were written and not sent, ``carried`` those that were sent. ``sent`` is called with the size
+    of each piece when it is sent.
     """
 
     source: End
@@ -64,6 +65,7 @@ class Pipe:
         self.is_dead = False
         self.is_garbling = False  # Whether the next byte arrives as another one.
         self.unheard: Callable[[], None] = lambda: None
+        self.sent: Callable[[int], None] = lambda _: None
         self.queued = 0
         self.carried = 0
         self._loop = loop
@@ -114,6 +116,7 @@ class Pipe:
             self.queued -= len(data)
             self.carried += len(data)
             self._flying += len(data)
+            self.sent(len(data))
             self._send(bytes(data))
         if self._ends and not self._waiting:
             self._ends = False

@@ -169,7 +169,15 @@ def test_spark_is_an_extra(plain: Path, tmp_path: Path, module: str, monkeypatch
 def test_the_summary_as_a_table() -> None:
     """The table is aligned, has no time in it, and reads the same for the same data."""
     summary = Summary(
-        entries=12_345, verified=12_000, unverified=300, invalid=45, forks=2, payload_mismatches=1, rejects=0, seconds=1
+        entries=12_345,
+        verified=12_000,
+        unverified=300,
+        invalid=45,
+        forks=2,
+        payload_mismatches=1,
+        rejects=0,
+        seconds=1,
+        signatures="all",
     )
     assert [
         "entries         12,345",

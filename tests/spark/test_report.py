@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from html import escape, unescape
 from shutil import copytree
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -17,6 +16,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from markupsafe import escape
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
@@ -25,13 +25,13 @@ from culm.spark import report, run
 from culm.spark.columns import Columns
 from culm.spark.report import engines
 from culm.spark.report import job as report_job
-from culm.spark.report.html import foreign
 from culm.spark.report.numbers import (
     SMALL,
     AuthorNumbers,
     LogNumbers,
 )
 from culm.spark.report.strips import CELLS
+from culm.spark.report.view import short, shown
 from culm.spark.steps import VERDICTS
 from culm.store.files import BundleWriter
 from culm.wire.base62 import encode_base62
@@ -70,6 +70,10 @@ class Made:
         of = oracle.by_log(self.rows)
         self.logs = {log: oracle.log_numbers(log, rows, self.proved.get(log)) for log, rows in of.items()}
 
+    def log_rows(self) -> list[list[str]]:
+        """The rows of the page's tables of logs."""
+        return [*self.page.table("Logs with most trouble"), *self.page.table("The largest of the other logs")]
+
     def numbers(self, name: str) -> list[dict[str, Any]]:
         """A table of numbers."""
         folder = self.output / "numbers"
@@ -95,7 +99,7 @@ def add_rows(folder: Path, rows: Sequence[Mapping[str, Any]], rejects: Sequence[
 
 def seen(text: str) -> str:
     """Foreign text as a reader sees it."""
-    return unescape(str(foreign(text)).removeprefix('<span class="id">').removesuffix("</span>"))
+    return str(shown(text))
 
 
 def many_rows() -> Iterator[dict[str, Any]]:
@@ -277,6 +281,8 @@ class TestNumbers:
         assert len(forked) > 100
         assert f"50 of {len(forked):,} forks" in other.page.text
         assert "No proofs of forks were written" in other.page.text
+        assert {("\N{EN DASH}",) * 3} == {(row[2], row[3], row[5]) for row in other.page.table("50 of")}
+        assert not re.search(r"\b(None|nan)\b", other.page.text + made.page.text)
 
     def test_rejects(self, made: Made) -> None:
         """Rejects are counted by source and reason; numbers in reasons make no difference."""
@@ -309,20 +315,50 @@ class TestPage:
         assert [row["logs"] for row in made.numbers("completeness")] == [
             oracle.number(row[1]) for row in made.page.table("Logs by the share")
         ]
-        articles = 0
-        for log in made.logs.values():
-            name = f"{encode_base62(log.author).decode()}/{log.log_id}"
-            text = made.page.text.partition(f"\n{name}\n")[2]
-            articles += bool(text)
-            said = rf"\s+(1( .*)?\s+)?Newest {log.newest:,};|No entry has a good" if text else ""
-            entries = rf"{log.entries:,} entr(y|ies): {log.verified:,} verified, {log.unverified:,} unverified"
-            assert not text or (re.search(said, text[:600]) and re.search(entries, text[:600]))
-        assert made.page.tags["article"] == articles
+
+    def test_its_logs(self, made: Made) -> None:
+        """A row of the table of logs has the log's numbers; what is folded below the name says all of them in words."""
+        logs = {f"{encode_base62(log.author).decode()}/{log.log_id}": log for log in made.logs.values()}
+        for name, _, _, entries, newest, missing, trouble in made.log_rows():
+            log = logs[name.split()[0]]
+            for number, cell in ((log.entries, entries), (log.newest, newest), (log.missing, missing)):
+                assert short(number) == cell
+            words = " ".join(name.split())
+            assert f"Newest {log.newest:,}; " in words or (not log.newest and "No entry has a good signature." in words)
+            verdicts = f"{log.verified:,} verified, {log.unverified:,} unverified, {log.invalid:,} invalid"
+            said = rf"{log.entries:,} entr(y|ies): {verdicts}"
+            assert re.search(said, words)
+            assert (log.forked_at is not None) == trouble.startswith(f"forked at {log.forked_at or 0:,}")
+            assert (f"{log.invalid:,} invalid" in trouble) == (log.invalid > 0)
+
+    def test_what_is_long_is_folded(self, made: Made) -> None:
+        """The logs are one table; what there is to say of each is folded, and so is all of a chart's numbers."""
+        head, _, rest = made.html.partition('<table class="logs">')
+        table = rest.partition("</table>")[0]
+        assert "<details" in head
+        assert table.count("<details><summary>") == table.count('<tr class="log">') == 40
+        assert not re.search(r"<details[^>]*open", made.html)
+        assert made.page.tags["details"] > 85
+
+    def test_how_the_results_were_made(self, made: Made, tmp_path: Path) -> None:
+        """The page says how the results were made, as far as they tell. Only those of heads get the caveat of heads."""
+        assert ["not recorded", "an earlier version of Culm made these results"] in made.page.table("The verification")
+        assert "--signatures heads" not in made.page.text
+        for told, words in (("all", "every one"), ("heads", "those of heads only"), (HOSTILE, seen(HOSTILE))):
+            results, output = tmp_path / "verified", tmp_path / "report"
+            add_rows(results, [verdict(bytes(32), 0, 1)])
+            summary = json.loads((results / "summary.json").read_text())
+            (results / "summary.json").write_text(json.dumps({**summary, "signatures": told, "version": ["1"]}))
+            with without_spark():
+                report.run(str(results), output, overwrite=True)
+            page = oracle.Page((output / report.PAGE).read_text(encoding="utf-8"))
+            assert [["signatures that were checked", words]] == page.table("The verification")
+            assert (told == "heads") == ("--signatures heads" in page.text)
 
     def test_nothing_from_elsewhere(self, made: Made) -> None:
         """No address, no script, no font: a page that needs nothing but itself. Its charts are inside, as pictures."""
         own, charts = re.subn(
-            r'src="data:image/svg\+xml;base64,[\w+/=]+"', "", made.html.replace(escape(seen(HOSTILE)), "")
+            r'src="data:image/svg\+xml;base64,[\w+/=]+"', "", made.html.replace(str(escape(seen(HOSTILE))), "")
         )
         assert charts == 5
         assert not re.search(r"https?:|src\s*=|@import|url\(|<link|<script|<iframe|<object|<embed", own)
@@ -355,9 +391,9 @@ class TestPage:
     def test_it_is_small(self, made: Made) -> None:
         """Of 5,000 logs it shows some, and says how many there are and where; of rejects, too."""
         assert made.report.page_bytes == len(made.html.encode()) < 500_000
-        shown = made.page.tags["article"]
-        assert 40 <= shown <= 80
-        assert f"{shown} of {len(made.logs):,} logs are shown. " in made.page.text
+        rows = len(made.log_rows())
+        assert 40 <= rows <= 80
+        assert f"{rows} of {len(made.logs):,} logs are shown; " in " ".join(made.page.text.split())
         assert "numbers/logs" in made.page.text
         assert len(made.page.table("What could not be read")) == 50
         assert any("50 of 310 rows" in caption for caption, _ in made.page.tables)
@@ -481,6 +517,7 @@ class TestStates:
         page = (folder / "known" / report.PAGE).read_text(encoding="utf-8")
         assert "everything that the state knows" in page
         assert "A state only counts them" in page
+        assert [["signatures that were checked", "every one"]] == oracle.Page(page).table("The verification")
 
     @pytest.mark.spark
     @pytest.mark.usefixtures("spark")

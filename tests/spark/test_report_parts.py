@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from culm.bamboo import MAX_U64
 from culm.spark.payload import STATES
 from culm.spark.report import engines
 from culm.spark.report.counts import completeness, cost, growth, lengths
 from culm.spark.report.coverage import coverage, logs
-from culm.spark.report.html import Html, bytes_text, foreign, portions, share, strip
-from culm.spark.report.logs import pieces
 from culm.spark.report.numbers import (
     CoverageNumbers,
     ForkNumbers,
@@ -30,6 +29,7 @@ from culm.spark.report.numbers import (
 from culm.spark.report.page import page
 from culm.spark.report.stretches import STRETCHES, magnitude, magnitudes, stretches
 from culm.spark.report.strips import BREAKS, CELLS
+from culm.spark.report.view import LogView, pieces, portions, share, short, shown
 from culm.spark.steps import VERDICTS as TABLE
 from culm.spark.verdicts import VERDICTS
 from tests.spark import report_oracle as oracle
@@ -131,17 +131,19 @@ def test_spark_gives_steps_whole_logs(keys: list[tuple[int, int]], rows: int) ->
 def test_a_strip_is_drawn_to_scale() -> None:
     """Runs are as wide as they are long, equal neighbours are one shape, shares of a cell are parts of its height."""
 
-    def drawn(held: Mapping[int, int]) -> str:
-        return str(strip("t", next(iter(pieces(strip_over(held)).values()))))
+    def drawn(held: Mapping[int, int]) -> LogView:
+        return LogView(log_row(b""), next(iter(pieces(strip_over(held)).values())))
 
-    assert '<path class="v" d="M0 0h9600v24h-9600z"/>' in drawn(dict.fromkeys(range(1, 97), 0))
+    assert {"v": "M0 0h9600v24h-9600z"} == drawn(dict.fromkeys(range(1, 97), 0)).shapes
     halves = drawn(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))
-    assert 'class="v" d="M0 0h4800v24h-4800z"' in halves
-    assert 'class="i" d="M4800 0h4800v24h-4800z"' in halves
-    assert 'class="u" d="M0 12h9600v12h-9600z"' in drawn(dict.fromkeys(range(2, 193, 2), 1))
+    assert {"v": "M0 0h4800v24h-4800z", "i": "M4800 0h4800v24h-4800z"} == halves.shapes
+    assert {"u": "M0 12h9600v12h-9600z"} == drawn(dict.fromkeys(range(2, 193, 2), 1)).shapes
     broken = drawn({1: 0, MAX_U64: 0})
-    assert 'class="v" d="M0 0h4700v24h-4700zM4900 0h4700v24h-4700z"' in broken
-    assert 'class="z"' in broken
+    assert "M0 0h4700v24h-4700zM4900 0h4700v24h-4700z" == broken.shapes["v"]
+    assert "z" in broken.shapes
+    assert "9600" == broken.width
+    assert [f"{MAX_U64 - 2:,} (2 to {MAX_U64 - 1:,})"] == broken.left_out
+    assert [f"{MAX_U64 - 1:,} (1 to {MAX_U64 - 1:,})"] == drawn({MAX_U64: 0}).left_out
 
 
 @given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6), st.integers(24, 1000))
@@ -153,19 +155,20 @@ def test_portions(counts: list[int], room: int) -> None:
 
 
 def test_words_for_numbers() -> None:
-    """Shares are exact at both ends; bytes have units up to sums of the greatest claims."""
+    """Shares are exact at both ends."""
     parts = {0: "0 %", 1: "under 0.01 %", 10**9 // 3: "33.33 %", 10**9 - 1: "over 99.99 %", 10**9: "100 %"}
     assert parts == {part: share(part, 10**9) for part in parts}
-    sizes = {0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", MAX_U64: "16.0 EiB", 3 * 2**90: "3,072.0 YiB"}
-    assert sizes == {size: bytes_text(size) for size in sizes}
+    assert share(0, 0) is None
+    assert ["999,999,999,999", "1T", "1.84e+19"] == [short(number) for number in (10**12 - 1, 10**12, MAX_U64)]
 
 
-def test_text_from_elsewhere_is_cut_and_escaped() -> None:
-    """Foreign text is as long as can be read, without anything that acts; ``Html`` alone is set as it is."""
-    assert "&lt;b&gt;" in foreign("<b>")
-    assert len(foreign("x" * 10**6)) < 400
-    assert "\\ud800" in foreign("\ud800")
-    assert isinstance(foreign(None), Html)
+def test_what_a_page_prints_is_cut_and_shown() -> None:
+    """Foreign text is as long as can be read, without anything that acts; numbers have separators, None is a dash."""
+    assert len(str(shown("x" * 10**6))) < 400
+    printed = {"\ud800\u202e": "\\ud800\\u202e", 1234: "1,234", None: "\N{EN DASH}", "<b>": "<b>"}
+    assert printed == {value: shown(value) for value in printed}
+    safe = Markup("<b>" * 1000)
+    assert shown(safe) is safe
 
 
 def log_row(author: bytes, **more: Any) -> LogNumbers:

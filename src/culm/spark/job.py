@@ -149,7 +149,8 @@ def _run(task: _Task, known: State | None, output: Path, master: str | None, sta
                 verify = _verify if known is None else partial(_verify_more, state=known)
                 counts = verify(spark, task, folder)
             rmtree(folder / "work")
-        summary = Summary(**counts, seconds=round(time.monotonic() - started, 3))
+        taken = round(time.monotonic() - started, 3)
+        summary = Summary(**counts, seconds=taken, signatures=task.signatures.value)
         text = json.dumps(summary.as_dict(), indent=2)
         (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
     if known is not None:

@@ -21,7 +21,7 @@ class Summary:
 
     ``forks`` counts forked logs. ``payload_mismatches`` counts entries whose payload was read and has another hash or
     size than the entry names. ``rejects`` counts rows and parts of inputs that could not be read as entries.
-    ``seconds`` is the time of the whole run, Spark's start included.
+    ``seconds`` is the time of the whole run, Spark's start included. ``signatures`` says which ones were checked.
     """
 
     entries: int
@@ -32,15 +32,15 @@ class Summary:
     payload_mismatches: int
     rejects: int
     seconds: float
+    signatures: str
 
-    def as_dict(self) -> dict[str, int | float]:
-        """The numbers by name."""
+    def as_dict(self) -> dict[str, int | float | str]:
+        """The values by name."""
         return asdict(self)
 
     def table(self) -> str:
         """The counts as aligned lines. The time is left out, so that the same inputs give the same text."""
-        values = self.as_dict()
-        rows = [(label, f"{values[name]:,}") for name, label in _LINES]
+        rows = [(label, f"{getattr(self, name):,}") for name, label in _LINES]
         left = max(len(label) for label, _ in rows)
         right = max(len(value) for _, value in rows)
         return "\n".join(f"{label:<{left}}  {value:>{right}}" for label, value in rows)

@@ -105,6 +105,25 @@ def lengths(logs: Sequence[Row]) -> list[LengthNumbers]:
     ]
 
 
+_ORIGIN = {
+    "version": "version of Culm",
+    "signatures": "signatures that were checked",
+    "format": "format of the logs",
+    "started": "started",
+    "ended": "ended",
+}
+"""What a summary may tell of how the results were made, by its key, and how the page calls it."""
+
+_SIGNATURES = {"all": "every one", "heads": "those of heads only"}
+
+
+def origin(said: Mapping[str, object]) -> list[tuple[str, str]]:
+    """How the results were made, as far as the summary of the verification tells; names and values for people."""
+    told = [(name, said[key]) for key, name in _ORIGIN.items() if isinstance(said.get(key), str | int)]
+    found = [(name, _SIGNATURES.get(str(value), str(value))) for name, value in told]
+    return found or [("not recorded", "an earlier version of Culm made these results")]
+
+
 def cost(said: Mapping[str, object]) -> list[CostNumbers]:
     """The stages in a verification's summary, at most ``MOST_STAGES``. What does not look like a stage is left out."""
     stages = said.get("stages")

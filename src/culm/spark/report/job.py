@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError
 from culm.spark.failures import check_installed
 from culm.spark.output import SUMMARY, check_not_inside, whole_folder
-from culm.spark.report.counts import completeness, copies, cost, growth, lengths, payloads, totals
+from culm.spark.report.counts import completeness, copies, cost, growth, lengths, origin, payloads, totals
 from culm.spark.report.engines import in_process, on_spark
 from culm.spark.report.numbers import Numbers, Totals, write_small
 from culm.spark.report.page import page
@@ -155,6 +155,7 @@ def _numbers(
         lengths=lengths(log_kinds),
         growth=growth(entry_kinds),
         cost=cost(source.said),
+        origin=origin(source.said),
         said=source.said,
         of_state=source.of_state,
         seconds=round(time.monotonic() - started, 3),

@@ -216,7 +216,8 @@ class Numbers:
     ``troubled`` and ``largest`` are rows of the table of logs; ``authors``, ``forks`` and ``rejects`` are the first
     rows of their tables, which have ``forks_in_all`` and ``rejects_in_all`` rows. ``proofs``: the verification wrote
     proofs of forks. ``said`` has the counts and times of the verification's ``summary.json``, or of a state's manifest.
-    ``of_state``: the report is on a state. ``seconds``: the time until the page was drawn.
+    ``origin`` says how the results were made. ``of_state``: the report is on a state. ``seconds``: the time until the
+    page was drawn.
     """
 
     name: str
@@ -238,6 +239,7 @@ class Numbers:
     lengths: Sequence[LengthNumbers] = ()
     growth: Sequence[GrowthNumbers] = ()
     cost: Sequence[CostNumbers] = ()
+    origin: Sequence[tuple[str, str]] = ()
     said: Mapping[str, object] = field(default_factory=dict)
     of_state: bool = False
     seconds: float = 0.0

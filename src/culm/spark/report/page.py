@@ -1,122 +1,86 @@
-"""The page of a report: from ``Numbers`` to HTML. The same numbers give the same page.
+"""The page of a report: from ``Numbers`` to HTML, by the templates beside this module.
 
-It is one file of plain HTML with drawings inside. It has no scripts and loads nothing from elsewhere, so that it can be
-mailed, printed and kept. It shows some rows of large tables, and says how many rows there are and where all of them
-are.
+The page is one file of plain HTML with drawings inside. It has no scripts and loads nothing from elsewhere, so that it
+can be mailed, printed and kept. The same numbers give the same page. It shows some rows of large tables, and says how
+many rows there are and where all of them are. What is long is folded (``<details>``), which browsers open without a
+script.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.spark.report.html import Html, element, join, safe, share
-from culm.spark.report.sections import SECTIONS
-from culm.spark.report.style import STYLE
-from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
+from culm.bamboo.decimal import size_text
+from culm.spark.report import charts
+from culm.spark.report.counts import seconds
+from culm.spark.report.view import KINDS, author_name, bar, decimal, in_hex, picture, share, short, shown, span, views
+from culm.spark.segment import Signatures
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from culm.spark.report.numbers import Numbers
 
 
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
-    title = f"Verification report: {numbers.name}"
-    sections = [(anchor, heading, section(numbers)) for anchor, heading, section in SECTIONS]
-    links = join((f'<a href="#{anchor}">{heading}</a>' for anchor, heading, _ in sections), "\n")
-    body = join(
-        f'<section id="{anchor}">\n<h2>{heading}</h2>\n{content}\n</section>' for anchor, heading, content in sections
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{safe(title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<header>
-<h1>{safe(title)}</h1>
-{_headline(numbers)}
-<nav aria-label="Sections">
-{links}
-</nav>
-</header>
-<main>
-{body}
-</main>
-<footer>
-<p>Made {safe(numbers.made)} by <code>culm spark report</code>. All numbers on this page are also Parquet tables, in the
-folder <code>numbers</code> beside it. Authors are written in base62.</p>
-</footer>
-</body>
-</html>
-"""
-
-
-def _headline(numbers: Numbers) -> Html:
-    of_all = numbers.totals
-    tiles = (
-        ("entries", f"{of_all.entries:,}"),
-        ("logs", f"{of_all.logs:,}"),
-        ("authors", f"{of_all.authors:,}"),
-        (VERIFIED, share(of_all.verified, of_all.entries)),
-        (UNVERIFIED, share(of_all.unverified, of_all.entries)),
-        (INVALID, share(of_all.invalid, of_all.entries)),
-        ("forked logs", f"{of_all.forked_logs:,}"),
-        ("wrong payloads", f"{of_all.wrong_payloads:,}"),
-        ("rejects", f"{of_all.rejects:,}"),
-    )
-    shown = join(f"<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd></div>" for name, value in tiles)
-    tiles_shown = Html(f'<dl class="tiles">\n{shown}\n</dl>')
-    parts = [element("p", _sentence(numbers), "lead"), _covers(numbers), tiles_shown, element("p", _HONEST)]
-    return join(part for part in parts if part)
-
-
-_HONEST = (
-    "Verified means that the author signed the entry, and that it belongs where it stands in its log. It does not mean"
-    " that its content is true. And it holds for these inputs only: somebody may have another branch of a log that"
-    " shows no fork here."
-)
-
-
-def _sentence(numbers: Numbers) -> str:
-    of_all = numbers.totals
-    if not of_all.entries:
-        if _in_all(numbers):
-            return "No entries: the last run found nothing new, and nothing that changed."
-        return "No entries: the inputs have none that could be read."
-    trusted = share(of_all.verified, of_all.entries)
+    troubled, largest = views(numbers)
+    whole = numbers.totals.entries
+    counts = {name: getattr(numbers.totals, name) for name in KINDS}
     return (
-        f"{_counted(of_all.entries, 'entry', 'entries')} of {_counted(of_all.logs, 'log', 'logs')} by"
-        f" {_counted(of_all.authors, 'author', 'authors')}: {trusted} verified."
+        _environment()
+        .get_template("report.html")
+        .render(
+            numbers=numbers,
+            of_all=numbers.totals,
+            counts=counts,
+            untrusted=numbers.totals.unverified + numbers.totals.invalid,
+            verdicts=", ".join(f"{name} {share(count, whole)}" for name, count in counts.items() if whole),
+            heads_only=numbers.said.get("signatures") == Signatures.HEADS.value,
+            in_all=_in_all(numbers),
+            troubled=troubled,
+            largest=largest,
+            taken=seconds(numbers.said, "seconds"),
+            cpu=seconds(numbers.said, "cpu_seconds"),
+        )
     )
+
+
+def _environment() -> Environment:
+    """Templates that escape everything, and fail for a name that is not there."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("culm.spark.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {
+        "KINDS": KINDS,
+        "bar": bar,
+        "charts": charts,
+        "counted": _counted,
+        "of": _of,
+        "picture": picture,
+        "share": share,
+        "span": span,
+    }
+    made.filters |= {"author": author_name, "bytes": size_text, "decimal": decimal, "hex": in_hex, "short": short}
+    return made
 
 
 def _counted(count: int, one: str, several: str) -> str:
     return f"{count:,} {one if count == 1 else several}"
 
 
+def _of(shown_rows: int, in_all: int, what: str) -> str:
+    return f"All {in_all:,} {what}" if shown_rows >= in_all else f"{shown_rows:,} of {in_all:,} {what}"
+
+
 def _in_all(numbers: Numbers) -> int:
     """How many entries the verification's summary counts, if its table has another number of them; else 0."""
     said = numbers.said.get("entries")
-    return said if isinstance(said, int) and said != numbers.totals.entries else 0
-
-
-def _covers(numbers: Numbers) -> Html:
-    """A paragraph that says what the page covers, unless it is simply the inputs of a verification."""
-    if numbers.of_state:
-        return element("p", "This page covers everything that the state knows, from all runs with it.", "covers")
-    said = _in_all(numbers)
-    if not said:
-        return Html("")
-    return element(
-        "p",
-        Html(
-            f"This page covers a part only. The verification's summary counts {said:,} entries, but its table has"
-            f" {numbers.totals.entries:,}, because a run with a state writes only entries that are new or whose verdict"
-            " changed. Coverage, missing numbers, growth and shares on this page are those of these entries alone."
-            " For all entries make a report on the state itself: <code>culm spark report STATE</code>."
-        ),
-        "covers",
-    )
+    return said if isinstance(said, int) and not numbers.of_state and said != numbers.totals.entries else 0

@@ -115,7 +115,7 @@ class _Known:
     def __init__(self, state: State) -> None:
         self._state = state
         self.folder = state.folder
-        self.said: Mapping[str, object] = state.totals
+        self.said: Mapping[str, object] = {**state.totals, "signatures": state.signatures}
 
     def entries(self) -> int:
         return self._state.totals.get("entries", 0)

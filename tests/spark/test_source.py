@@ -16,9 +16,9 @@ from culm.errors import ConfigError, NetworkError
 from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
+from culm.spark.source.entries import ENTRIES
 from culm.spark.source.options import Options
 from culm.spark.source.peers import PeerStream
-from culm.spark.source.rows import ENTRIES
 from culm.store import SQLiteStore
 from culm.store.exchange import Importer
 from culm.testing import LogBuilder, build_log

@@ -6,7 +6,7 @@ once, and gives the same verdicts::
     from culm import spark
 
     session = spark.session()
-    entries = session.read.format("culm").load(["node-1.culm", "node-2.culm", "export.bundle"])
+    entries = spark.read(session, ["node-1.culm", "node-2.culm", "s3a://bucket/*.bundle"])
     verdicts = spark.verify(entries)
 
 ``run`` does all of it, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
@@ -16,10 +16,10 @@ Importing this package loads neither Spark nor Arrow, so that ``culm`` starts wi
 """
 
 from culm.spark.job import run
-from culm.spark.reading import read_entries
+from culm.spark.reading import read, read_entries
 from culm.spark.session import session
 from culm.spark.state import State
 from culm.spark.summary import Summary
 from culm.spark.verify import rejects, verify
 
-__all__ = ["State", "Summary", "read_entries", "rejects", "run", "session", "verify"]
+__all__ = ["State", "Summary", "read", "read_entries", "rejects", "run", "session", "verify"]

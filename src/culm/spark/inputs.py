@@ -5,7 +5,8 @@ and everything else is taken for an export file (``culm.store.files``). Folders 
 was named and that nobody can read is refused here, before Spark takes ten seconds to start. A file that a folder has
 beside others is no reason to stop: it becomes a reject that names the file and the reason.
 
-A store is cut by ranges of row ids, Parquet by row groups.
+A store is cut by ranges of row ids, Parquet by row groups, a large bundle by ``culm.spark.borders``. A plain export is
+one piece, since it can only be read from its beginning.
 """
 
 from __future__ import annotations
@@ -16,17 +17,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, StoreError
+from culm.spark.borders import borders
 from culm.spark.storage import Location, Settings, local_copy, located
+from culm.spark.wanted import EVERYTHING, Wanted
 from culm.store.opening import open_database
+from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import pyarrow as pa
 
     from culm.spark.storage.location import Listed
     from culm.store.database import Database
+    from culm.types import Run
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins, and so every store."""
@@ -46,6 +54,13 @@ _ROWS = 20_000
 
 # Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
 _MAX_PIECES = 4000
+
+# Bundles that are larger are read once by the driver, which looks for places to cut them. Where they are on other
+# machines the driver's reading costs more, and files of this size keep enough tasks busy.
+_CUT_HERE, _CUT_ELSEWHERE = 64 * 1024 * 1024, 256 * 1024 * 1024
+
+# Logs of a store in one piece, where only some numbers of all logs are wanted.
+_LOGS = 5_000
 
 # How many bytes of a file are about as much work as a row of a store: an entry with its links and its signature. It
 # lets pieces of stores and of files share a task by one measure.
@@ -78,16 +93,26 @@ class Part(Enum):
     FILE = "file"
     ENTRIES = "entries"
     FORKS = "forks"
+    LOGS = "logs"
     TABLE = "table"
     REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Something to read in one go: an export file, or the row ids or row groups ``low`` to ``high``, both included.
+    """Something to read in one go. What ``low`` and ``high`` are depends on the part; both are included.
+
+    ==========  =====================================================================================
+    FILE        the bytes from ``low`` to before ``high``, where records begin; 0 for the file's end
+    ENTRIES     row ids of entries
+    FORKS       row ids of fork proofs; of logs, if there are ``numbers``
+    LOGS        row ids of logs, of which the entries with ``numbers`` (first and last) are wanted
+    TABLE       row groups
+    REJECT      nothing: only the ``reason`` counts
+    ==========  =====================================================================================
 
     ``path`` is absolute, or a URI that ``settings`` open. ``size`` in bytes is an estimate of the work; it decides
-    which pieces share a task. A piece that is a reject only has a ``reason``.
+    which pieces share a task. ``checksum``: that of a bundle whose end this piece has, if others have the rest.
     """
 
     path: str
@@ -96,6 +121,8 @@ class Piece:
     high: int
     size: int = 0
     reason: str | None = None
+    numbers: Run | None = None
+    checksum: bytes = b""
     settings: Settings = field(default=(), repr=False, compare=False)
 
     @property
@@ -108,10 +135,13 @@ Split = tuple[Piece, ...]
 """What one task reads."""
 
 
-def plan(paths: Iterable[str | os.PathLike[str]], settings: dict[str, str] | None = None) -> list[Split]:
+def plan(
+    paths: Iterable[str | os.PathLike[str]], settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING
+) -> list[Split]:
     """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 
-    ``settings`` are Hadoop's, for other machines; they win over those of the session and of the environment.
+    ``settings`` are Hadoop's, for other machines; they win over those of the session and of the environment. Of stores
+    only the entries that are ``wanted`` are planned; whoever reads the pieces of others has to choose.
 
     ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder in
     which nothing can be read, and for an SQLite file that is not a store. A damaged export file is no error: the
@@ -121,15 +151,16 @@ def plan(paths: Iterable[str | os.PathLike[str]], settings: dict[str, str] | Non
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        pieces = [piece for place in places for piece in _pieces(place, pool)]
+        pieces = [piece for place in places for piece in _pieces(place, pool, wanted)]
     return list(_packed(dict.fromkeys(pieces)))
 
 
-def _pieces(place: Location, pool: ThreadPoolExecutor) -> Iterator[Piece]:
+def _pieces(place: Location, pool: ThreadPoolExecutor, wanted: Wanted) -> Iterator[Piece]:
     """The pieces of all files of one input; ``ConfigError`` if it is a folder or glob of which nothing can be read."""
     files = list(place.listed())
     stores = {file.location.uri for file in files}
-    found = list(pool.map(_tried, (file for file in files if not _is_beside(file.location.uri, stores))))
+    some = [file for file in files if not _is_beside(file.location.uri, stores)]
+    found = list(pool.map(_tried, some, repeat(wanted)))
     rejected = [piece for of_file in found for piece in of_file if piece.part is Part.REJECT]
     if len(rejected) == len(found):
         first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
@@ -146,10 +177,10 @@ def _is_beside(uri: str, stores: set[str]) -> bool:
     )
 
 
-def _tried(file: Listed) -> list[Piece]:
+def _tried(file: Listed, wanted: Wanted) -> list[Piece]:
     """The pieces of a file; one that was not named and cannot be read is a reject."""
     try:
-        return list(_of_file(file))
+        return list(_of_file(file, wanted))
     except CulmError as error:
         if file.named:
             raise
@@ -157,7 +188,7 @@ def _tried(file: Listed) -> list[Piece]:
         return [Piece(file.location.uri, Part.REJECT, 0, 0, reason=reason)]
 
 
-def _of_file(file: Listed) -> Iterator[Piece]:
+def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
@@ -166,11 +197,22 @@ def _of_file(file: Listed) -> Iterator[Piece]:
     if not start:
         raise ConfigError(f"{location}: the file is empty")
     if start == SQLITE_MAGIC:
-        yield from _store_pieces(location)
+        yield from _store_pieces(location, wanted)
     elif start.startswith(_PARQUET_MAGIC):
         yield from _table_pieces(location)
     else:
-        yield Piece(location.uri, Part.FILE, 0, 0, file.size, settings=location.settings)
+        yield from _file_pieces(location, file.size)
+
+
+def _file_pieces(location: Location, size: int) -> Iterator[Piece]:
+    starts, checksum = [0], b""
+    if size > (_CUT_HERE if location.is_local else _CUT_ELSEWHERE):
+        with location.open() as stream:
+            starts, checksum = borders(stream, _SPLIT_BYTES)
+    for low, high in zip(starts, [*starts[1:], 0], strict=True):
+        weight = (high or size) - low
+        checks = checksum if low and not high else b""
+        yield Piece(location.uri, Part.FILE, low, high, weight, checksum=checks, settings=location.settings)
 
 
 def _table_pieces(location: Location) -> Iterator[Piece]:
@@ -203,19 +245,52 @@ def _holds(found: pa.DataType, expected: str) -> bool:
     return kind == "null" or kind.partition("[")[0] in _ARROW_TYPES[expected]
 
 
-def _store_pieces(location: Location) -> Iterator[Piece]:
+def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
     with opened_store(location) as database, database.snapshot() as connection:
-        spans = [
-            (part, *connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone())
-            for part in (Part.ENTRIES, Part.FORKS)
-        ]
-    for part, low, high in spans:
-        if low is None or high is None:
-            continue
-        step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
-        for at in range(low, high + 1, step):
-            end = min(at + step - 1, high)
-            yield Piece(location.uri, part, at, end, (end - at + 1) * _ROW_BYTES, settings=location.settings)
+        spans = list(_chosen_spans(connection, wanted) if wanted.chooses else _spans(connection))
+    for part, low, high, numbers in spans:
+        of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, _ROWS)
+        size = (high - low + 1) * of_each * _ROW_BYTES
+        yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
+
+
+_Span = tuple[Part, int, int, "Run | None"]
+
+
+def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
+    """Ranges of row ids that cover all entries and fork proofs."""
+    for part in (Part.ENTRIES, Part.FORKS):
+        low, high = connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone()
+        if low is not None and high is not None:
+            step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
+            yield from ((part, at, min(at + step - 1, high), None) for at in range(low, high + 1, step))
+
+
+def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_Span]:
+    """Ranges of logs and numbers that cover the entries that are wanted. The store's indexes find both."""
+    first, last = wanted.span.start, wanted.span.last
+    if wanted.span.is_empty:
+        return
+    whole = (to_sql(first), to_sql(last))
+    if not wanted.chooses_logs:
+        (high,) = connection.execute("SELECT max(id) FROM logs").fetchone()
+        for at in range(1, (high or 0) + 1, _LOGS):
+            for part in (Part.LOGS, Part.FORKS):
+                yield part, at, min(at + _LOGS - 1, high), whole
+        return
+    query, found = "SELECT id, greatest FROM logs WHERE author = ?", set()
+    for author in wanted.authors or ():
+        found.update(connection.execute(query, (author,)).fetchall())
+    for author, log_id in wanted.logs or ():
+        found.update(connection.execute(f"{query} AND log_id = ?", (author, to_sql(log_id))).fetchall())
+    (rows,) = connection.execute("SELECT max(id) FROM entries").fetchone()
+    for log, greatest in sorted(found):
+        yield Part.FORKS, log, log, whole
+        reached = min(last, 0 if greatest is None else from_sql(greatest))
+        # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
+        step = max(_ROWS, (reached - first) // ((rows or 0) // _ROWS + 1) + 1)
+        for at in range(first, reached + 1, step):
+            yield Part.LOGS, log, log, (to_sql(at), to_sql(min(at + step - 1, reached)))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ The driver looks at the inputs and cuts them into splits (``culm.spark.inputs``)
 
 from __future__ import annotations
 
+import os
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ import numpy as np
 from culm.spark.columns import Columns
 from culm.spark.inputs import Part, plan
 from culm.spark.scan import Found, scan
+from culm.spark.storage import settings_here
+from culm.spark.storage.filesystems import scheme_of
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
@@ -38,6 +40,36 @@ _SPLIT = Columns(id="BIGINT")  # what ``spark.range`` has
 
 # Rows of a Parquet file in one batch: some megabytes of entries. More would take a worker more memory at once.
 _TABLE_ROWS = 20_000
+
+
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    authors: Iterable[str] | None = None,
+    logs: Iterable[str] | None = None,
+    range: str | None = None,  # noqa: A002 - what it is called everywhere
+    columns: Iterable[str] | None = None,
+    payloads: bool = False,
+    rejects: bool = True,
+) -> DataFrame:
+    """The entries at some paths or URIs, as ``spark.read.format("culm")`` gives them, and no more than is asked for.
+
+    ``authors`` (base62 or hex) and ``logs`` (``AUTHOR/LOG``) take what either names; ``range`` is a Bamboo range of
+    numbers (``5..10 sparse``). Of a store only the entries are read that these name. ``columns``: of
+    ``culm.spark.source.entries.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
+    of that name, up to 1 MiB each.
+
+    What the session's Hadoop configuration and the environment say of S3 and Azure goes along. Spark's exception, with
+    one line of Culm's, for wrong values and for inputs that cannot be read.
+    """
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
+    given = {"author": authors, "log": logs, "columns": columns}
+    options = {name: ",".join(values) for name, values in given.items() if values is not None}
+    options |= {} if range is None else {"range": range}
+    options |= {"payloads": str(payloads), "rejects": str(rejects)}
+    options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
+    return spark.read.format("culm").options(**options).load(paths)
 
 
 def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -> DataFrame:

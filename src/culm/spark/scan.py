@@ -12,18 +12,20 @@ from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, InvalidEntry, StoreError
 from culm.spark.inputs import Part, Piece, opened_store
 from culm.spark.payload import ABSENT, FORGOTTEN, HELD, PARTIAL, SIZE_MISMATCH, PayloadFrame, judged, without_bytes
+from culm.spark.wanted import EVERYTHING, Wanted
 from culm.store.database import translated_errors
-from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records
+from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records, read_records_from
 from culm.store.payloads.pieces import read_pieces
 from culm.store.rows import BYTES, ROW, Column, all_rows, each_row, in_order
-from culm.store.schema import PayloadState
+from culm.store.schema import PayloadState, to_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from culm.errors import Place
-    from culm.store.database import Database
+from culm.store.database import Database
 
+_NUMBER = Column("a number", frozenset({int}))
 _ANY_STATE = Column("the state of a payload", frozenset({int}))  # one that does not exist is judged as absent
 # Rows of a store that are read in one snapshot. A node may write to the store meanwhile, and while a snapshot is open
 # SQLite cannot shorten its write-ahead log; so snapshots are short.
@@ -46,49 +48,56 @@ class Found(NamedTuple):
     payload: bytes | None = None
 
 
-def scan(piece: Piece, payload_limit: int = -1) -> Iterator[Found]:
-    """The rows of one piece. ``payload_limit``: the most bytes of a payload in a row; -1 for no payloads at all.
+def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[Found]:
+    """The rows of one piece. Of a file all entries come, even those that are not wanted; their payloads do not.
 
     ``CulmError`` if the file or store cannot be opened. Damage within it is a reject.
     """
     if piece.part is Part.REJECT:
         return iter([Found(piece.path, 0, reason=piece.reason)])
     if piece.part is Part.FILE:
-        return _scan_file(piece, payload_limit)
-    return _scan_entries(piece, payload_limit) if piece.part is Part.ENTRIES else _scan_forks(piece)
+        return _scan_file(piece, wanted)
+    return _scan_forks(piece) if piece.part is Part.FORKS else _scan_entries(piece, wanted)
 
 
 # -- export files ------------------------------------------------------------------------------------------------
 
 
-def _scan_file(piece: Piece, limit: int) -> Iterator[Found]:
-    path = piece.path
+def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[Found]:
     with piece.location.open() as stream:
-        at = 0
-        waiting: _Waiting | None = None  # an entry of a bundle, whose payload may come next
-        try:
-            for record in read_records(stream):
-                at = record.offset
-                if waiting is not None and isinstance(record, PayloadRecord) and record.place == waiting.entry.place:
-                    begun, waiting = waiting, None
-                    yield from begun.joined(record, limit)
-                    continue
-                if waiting is not None:
-                    yield waiting.alone()
-                    waiting = None
-                if isinstance(record, EntryRecord) and record.payload is None:
-                    waiting = _Waiting(path, record)
-                else:
-                    yield from _rows_of(path, record, limit)
-        except EncodingError as error:
+        records = read_records(stream)
+        if piece.low or piece.high:
+            records = read_records_from(stream, piece.low, piece.high or None, piece.checksum)
+        for found in _rows_of_records(piece.path, records, wanted):
+            yield found._replace(offset=found.offset + piece.low) if piece.low else found
+
+
+def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[Found]:
+    at = 0
+    waiting: _Waiting | None = None  # an entry of a bundle, whose payload may come next
+    try:
+        for record in records:
+            at = record.offset
+            if waiting is not None and isinstance(record, PayloadRecord) and record.place == waiting.entry.place:
+                begun, waiting = waiting, None
+                yield from begun.joined(record, wanted)
+                continue
             if waiting is not None:
                 yield waiting.alone()
                 waiting = None
-            yield Found(path, error.offset, reason=str(error))
-        except OSError as error:
-            yield Found(path, at, reason=f"cannot be read on: {error.strerror}")
+            if isinstance(record, EntryRecord) and record.payload is None:
+                waiting = _Waiting(path, record) if wanted.has(record.entry.place) else None
+            else:
+                yield from _rows_of(path, record, wanted)
+    except EncodingError as error:
         if waiting is not None:
             yield waiting.alone()
+            waiting = None
+        yield Found(path, error.offset, reason=str(error))
+    except OSError as error:
+        yield Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
+    if waiting is not None:
+        yield waiting.alone()
 
 
 class _Payload:
@@ -132,88 +141,128 @@ class _Waiting:
     def alone(self) -> Found:
         return Found(self._path, self._offset, self.entry.encoded, without_bytes(self.entry))
 
-    def joined(self, record: PayloadRecord, limit: int) -> Iterator[Found]:
+    def joined(self, record: PayloadRecord, wanted: Wanted) -> Iterator[Found]:
         """The rows for the entry and the payload that follows it.
 
         If that payload is of the same place but has another hash, it may belong to another entry of this place. It then
         goes on as a frame of its own.
         """
+        if not wanted.reads_payloads:
+            yield self.alone()
+            return
         try:
-            payload = _Payload(limit).read(record.payload)
+            payload = _Payload(wanted.payload_limit).read(record.payload)
         except EncodingError:
             yield self.alone()
             raise
         if payload.hasher.hash == self.entry.payload_hash:
             state, data = payload.state(self.entry), payload.bytes_for(self.entry)
             yield Found(self._path, self._offset, self.entry.encoded, state, payload=data)
-        else:
-            yield self.alone()
+            return
+        yield self.alone()
+        if wanted.frames:
             yield Found(self._path, record.offset, payload_frame=payload.frame(record.place))
 
 
-def _rows_of(path: str, record: Record, limit: int) -> Iterator[Found]:
-    if isinstance(record, EntryRecord) and record.payload is not None:
-        payload = _Payload(limit)
-        try:
-            payload.read(record.payload)
-        except EncodingError:  # the file is cut short in here; the entry is whole
-            yield Found(path, record.offset, record.entry.encoded, PARTIAL if payload.hasher.size else ABSENT)
-            raise
-        state, data = payload.state(record.entry), payload.bytes_for(record.entry)
-        yield Found(path, record.offset, record.entry.encoded, state, payload=data)
-    elif isinstance(record, PayloadRecord):
-        yield Found(path, record.offset, payload_frame=_Payload(limit).read(record.payload).frame(record.place))
-    elif isinstance(record, ProofRecord):
+def _rows_of(path: str, record: Record, wanted: Wanted) -> Iterator[Found]:
+    if isinstance(record, ProofRecord):
         for entry in (record.proof.first, record.proof.second):
             yield Found(path, record.offset, entry.encoded, without_bytes(entry))
+    elif isinstance(record, PayloadRecord):
+        if wanted.frames and wanted.has(record.place):
+            frame = _Payload(-1).read(record.payload).frame(record.place)
+            yield Found(path, record.offset, payload_frame=frame)
+    elif wanted.has(record.entry.place):
+        yield from _row_with_payload(path, record, wanted)
+
+
+def _row_with_payload(path: str, record: EntryRecord, wanted: Wanted) -> Iterator[Found]:
+    payload = _Payload(wanted.payload_limit)
+    try:
+        payload.read(record.payload or () if wanted.reads_payloads else ())
+    except EncodingError:  # the file is cut short in here; the entry is whole
+        yield Found(path, record.offset, record.entry.encoded, PARTIAL if payload.hasher.size else ABSENT)
+        raise
+    state, data = payload.state(record.entry), payload.bytes_for(record.entry)
+    yield Found(path, record.offset, record.entry.encoded, state, payload=data)
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
 
 
-def _scan_entries(piece: Piece, limit: int) -> Iterator[Found]:
-    at = piece.low
+# Pages begin behind the last row of the page before. ``after`` is its place in the order of the query.
+_BY_ROW = (
+    "SELECT id, CAST(encoded AS BLOB), payload_state, id FROM entries"
+    " WHERE id > :id AND id <= :high ORDER BY id LIMIT :page"
+)
+# The outer loop goes through logs and the inner one through an index of their entries, so no other row is looked at.
+_BY_LOG = (
+    "SELECT entries.id, CAST(encoded AS BLOB), payload_state, log, seq, variant FROM logs CROSS JOIN entries"
+    " ON entries.log = logs.id WHERE logs.id BETWEEN :log AND :high AND seq {numbers}"
+    " AND seq >= CASE WHEN log = :log THEN max(:seq, :first) ELSE :first END AND seq <= :last"
+    " AND (log, seq, variant) > (:log, :seq, :variant) ORDER BY logs.id, seq, variant LIMIT :page"
+)
+_LEAST = -(2**63)  # before every number that SQLite has
+
+
+def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[Found]:
+    after: tuple[int, ...] = (piece.low - 1,) if piece.numbers is None else (piece.low, _LEAST, _LEAST)
     with opened_store(piece.location) as database:
-        while at <= piece.high:
+        while True:
             try:
-                page = _entry_page(database, at, piece, limit)
+                page, reached = _entry_page(database, after, piece, wanted)
             except StoreError as error:
-                yield Found(piece.path, at, reason=f"rows {at} to {piece.high}: {error}")
+                at = (
+                    f"rows {after[0] + 1} to {piece.high}"
+                    if piece.numbers is None
+                    else f"logs {after[0]} to {piece.high}"
+                )
+                yield Found(piece.path, after[0], reason=f"{at}: {error}")
                 return
             yield from page
             if not page:
                 return
-            at = page[-1].offset + 1
+            after = reached
 
 
-def _entry_page(database: Database, low: int, piece: Piece, limit: int) -> list[Found]:
+def _entry_page(
+    database: Database, after: tuple[int, ...], piece: Piece, wanted: Wanted
+) -> tuple[list[Found], tuple[int, ...]]:
+    """The next rows of a piece, and the place of the last one."""
     with database.snapshot() as connection:
-        rows = all_rows(
-            connection.execute(
-                "SELECT id, CAST(encoded AS BLOB), payload_state FROM entries"
-                " WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
-                (low, piece.high, _PAGE),
-            ),
-            *(ROW, BYTES.or_null(), _ANY_STATE),
-        )
-        if rows:
-            in_order(low - 1, rows[-1][0])
-        complete = [row_id for row_id, _, state in rows if state == PayloadState.COMPLETE]
-        payloads = _payloads(database, complete, limit)
-    return [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state in rows]
+        if piece.numbers is None:
+            values = {"id": after[0], "high": piece.high, "page": _PAGE}
+            cursor = connection.execute(_BY_ROW, values)
+        else:
+            chosen = wanted.span.numbers(wanted.span.last) if wanted.span.sparse else ()
+            numbers = f"IN ({','.join(str(to_sql(number)) for number in chosen)})" if wanted.span.sparse else "NOT NULL"
+            values = dict(zip(("log", "seq", "variant"), after, strict=True))
+            values |= {"first": piece.numbers[0], "last": piece.numbers[1], "high": piece.high, "page": _PAGE}
+            cursor = connection.execute(_BY_LOG.format(numbers=numbers), values)
+        rows = all_rows(cursor, ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
+        if not rows:
+            return [], after
+        reached = rows[-1][3:]
+        in_order(after, reached)
+        complete = [row[0] for row in rows if row[2] == PayloadState.COMPLETE] if wanted.reads_payloads else []
+        payloads = _payloads(database, sorted(complete), wanted.payload_limit)
+    found = [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state, *_ in rows]
+    return found, reached
 
 
 def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, _Payload]:
-    """The payloads of these rows (ascending), read in one pass over their pieces. An empty payload has no pieces."""
+    """The payloads of these rows (ascending). An empty payload has no pieces."""
     connection = database.connection
     read = {row_id: _Payload(limit) for row_id in row_ids}
     if read:
-        span = (row_ids[0], row_ids[-1])
-        query = "SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry BETWEEN ? AND ? ORDER BY entry, at"
-        for row_id, data in connection.execute(query, span):
+        # Neighbours are read in one pass over a range; rows that lie apart are looked up, so that nothing else is read.
+        dense = row_ids[-1] - row_ids[0] < 4 * len(row_ids)
+        wanted = f"BETWEEN {row_ids[0]} AND {row_ids[-1]}" if dense else f"IN ({','.join(map(str, row_ids))})"
+        query = f"SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry {wanted} ORDER BY entry, at"
+        for row_id, data in connection.execute(query):
             if row_id in read:
                 read[row_id].read([] if data is None else [data])  # nothing, where only damage can be
-        for (row_id,) in connection.execute("SELECT entry FROM payload_files WHERE entry BETWEEN ? AND ?", span):
+        for (row_id,) in connection.execute(f"SELECT entry FROM payload_files WHERE entry {wanted}"):
             if row_id in read:
                 read[row_id].read(read_pieces(database, row_id))
     return read
@@ -245,7 +294,7 @@ def _scan_forks(piece: Piece) -> Iterator[Found]:
             with translated_errors(database.path):
                 rows = database.connection.execute(
                     "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks"
-                    " WHERE id BETWEEN ? AND ? ORDER BY id",
+                    f" WHERE {'id' if piece.numbers is None else 'log'} BETWEEN ? AND ? ORDER BY id",
                     (piece.low, piece.high),
                 )
                 for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):

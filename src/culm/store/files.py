@@ -141,17 +141,21 @@ def read_records(stream: BinaryIO) -> Iterator[Record]:
         yield from _read_plain(source)
 
 
-def read_records_from(stream: BinaryIO, offset: int) -> Iterator[Record]:
-    """The records of a file from one that ``read_records`` found at ``offset``; their offsets count from there.
+def read_records_from(stream: BinaryIO, offset: int, end: int | None = None, checksum: bytes = b"") -> Iterator[Record]:
+    """The records of a file from 0 or from one that ``read_records`` found at ``offset``; offsets count from there.
 
-    Raises ``EncodingError`` as ``read_records`` does, and at the end of every bundle, because the checksum covers the
-    whole file.
+    ``end``: where another record begins, at which reading ends. ``checksum``: of all bytes before the end of a bundle;
+    without it the end of every bundle raises, because the checksum there covers the whole file. Otherwise raises
+    ``EncodingError`` as ``read_records`` does.
     """
     stream.seek(0)
     is_bundle = stream.read(len(MAGIC)) == MAGIC
     stream.seek(offset)
     source = _Source(stream)
-    yield from _read_bundle(source) if is_bundle else _read_plain(source)
+    left = None if end is None else end - offset
+    if is_bundle and not offset:
+        source.take(len(MAGIC))
+    yield from _read_bundle(source, left, checksum) if is_bundle else _read_plain(source)
 
 
 def _read_plain(source: _Source) -> Iterator[EntryRecord]:
@@ -172,10 +176,10 @@ def _read_plain(source: _Source) -> Iterator[EntryRecord]:
         payload.skip()
 
 
-def _read_bundle(source: _Source) -> Iterator[Record]:
-    while True:
+def _read_bundle(source: _Source, end: int | None = None, known: bytes = b"") -> Iterator[Record]:
+    while source.offset != end:
         offset = source.offset
-        checksum = source.checksum.digest()
+        checksum = known or source.checksum.digest()
         kind, length = _frame_head(source)
         if kind == _END:
             found = source.take(_CHECKSUM_BYTES) if length == _CHECKSUM_BYTES else b""

@@ -1,8 +1,10 @@
 """The options of ``format("culm")``: which rows of the inputs are wanted.
 
 =================  ===================================================================================================
-``authors``        authors, comma separated, in base62 or hex; default: all
-``logs``           logs, comma separated, as ``AUTHOR/LOG``; default: all
+``author``         authors, comma separated, in base62 or hex; default: all. ``authors`` means the same
+``log``            logs, comma separated, as ``AUTHOR/LOG``; default: all. ``logs`` means the same
+``range``          a Bamboo range of numbers, such as ``5..10 sparse``; default: all. Its limits are for payloads
+``columns``        the columns, comma separated; default: all
 ``fromSeqnum``     the first sequence number; default 1
 ``toSeqnum``       the last one, included; default 2^64 - 1
 ``payloads``       ``true``: with the payloads that are held; default ``false``
@@ -10,11 +12,12 @@
 ``rejects``        ``true`` (default): also a row for everything that could not be read; ``only``; ``false``
 ``batch``          streaming: the most entries of a batch, of each store or log; default 100000
 ``wait``           following a peer: seconds of silence after which it has nothing to add; default 1, at most 600
+``bundles``        writing: ``partition`` (default), a bundle for each partition, or ``log``, one for each log
 =================  ===================================================================================================
 
-Options that begin with ``fs.`` are Hadoop's settings for inputs on other machines, such as ``fs.s3a.endpoint``.
-``authors`` and ``logs`` together take what either names. A reject belongs to no author and no log, so rejects come
-whatever else is chosen.
+``author`` and ``log`` together take what either names. A reject belongs to no author and no log, so rejects come
+whatever else is chosen. Options that begin with ``fs.`` are Hadoop's settings for inputs on other machines, such as
+``fs.s3a.endpoint``.
 """
 
 from __future__ import annotations
@@ -23,74 +26,72 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
+from culm.ranges import read_range
+from culm.spark.source.entries import ENTRIES
+from culm.spark.wanted import EVERYTHING, Wanted
 from culm.wire.places import parse_author, parse_log, parse_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from culm.spark.fields import Fields, Flags
-
-_NAMES = ("authors", "logs", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects", "batch", "wait")
+_SAME = {"author": "authors", "log": "logs"}  # options that may be named in two ways
+_NAMES = (
+    *("author", "log", "range", "columns", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects"),
+    *("batch", "wait", "bundles"),
+)
 _OF_SPARK = ("path", "paths", "checkpointlocation", "mode")  # options that Spark itself adds
 _LONGEST_WAIT = 600.0  # Seconds. A batch waits at least so long for a silent peer, so a slip of the finger is refused.
-_REJECTS = ("true", "false", "only")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options after they were checked. None: all authors, or all logs."""
+    """The options after they were checked."""
 
-    authors: frozenset[bytes] | None = None
-    logs: frozenset[tuple[bytes, int]] | None = None
-    low: int = 1
-    high: int = MAX_U64
-    payload_limit: int = -1
-    """The most bytes of a payload in a row; -1: payloads are not wanted."""
+    wanted: Wanted = EVERYTHING
+    columns: tuple[str, ...] = ENTRIES.names
     rejects: str = "true"
     batch: int = 100_000
     wait: float = 1.0
     """Seconds of silence after which a peer that is followed has nothing to add."""
+    by_log: bool = False
+    """Whether each log is written as a bundle of its own."""
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Options:
-        """Read the options as Spark gives them; ``ConfigError`` for an unknown one or a wrong value."""
-        options = {name.lower(): value for name, value in given.items()}
+    def parse(cls, given: Mapping[str, str], columns: Sequence[str] | None = None) -> Options:
+        """Read the options as Spark gives them; ``ConfigError`` for an unknown one or a wrong value.
+
+        ``columns``: those that Spark wants; None: as the option of that name says.
+        """
+        options = {_SAME.get(name.lower(), name.lower()): value for name, value in given.items()}
         for name in options:
-            if name not in (*_NAMES, *_OF_SPARK) and not name.startswith("fs."):
+            if name not in (*_NAMES, *_SAME.values(), *_OF_SPARK) and not name.startswith("fs."):
                 raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
+        names = tuple(columns or _listed(options.get("columns", ",".join(ENTRIES.names))))
+        for name in names:
+            if name not in ENTRIES.names:
+                raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES.names)}")
         authors, logs = options.get("authors"), options.get("logs")
-        found = cls(
+        low = parse_number(options.get("fromseqnum", "1"), "sequence number", 1)
+        high = parse_number(options.get("toseqnum", str(MAX_U64)), "sequence number", 1)
+        limit = parse_number(options.get("maxpayload", "1048576"), "size")
+        wanted = Wanted(
             None if authors is None else frozenset(map(parse_author, _listed(authors))),
             None if logs is None else frozenset(map(parse_log, _listed(logs))),
-            parse_number(options.get("fromseqnum", "1"), "sequence number", 1),
-            parse_number(options.get("toseqnum", str(MAX_U64)), "sequence number", 1),
-            parse_number(options.get("maxpayload", "1048576"), "size") if _switch(options, "payloads") else -1,
-            options.get("rejects", "true").lower(),
+            Wanted.within(read_range(options.get("range", "1..")), low, high),
+            limit if _one_of(options, "payloads", "false", "true") == "true" and "payload" in names else -1,
+            states="payload_state" in names,
+            frames="payload_frame" in names,
+        )
+        return cls(
+            wanted,
+            names,
+            _one_of(options, "rejects", "true", "only", "false"),
             parse_number(options.get("batch", "100000"), "number of entries", 1),
             _seconds(options.get("wait", "1")),
+            _one_of(options, "bundles", "partition", "log") == "log",
         )
-        if found.rejects not in _REJECTS:
-            raise ConfigError(f"the option rejects must be {' or '.join(_REJECTS)}, not {found.rejects!r}")
-        return found
-
-    def chosen(self, fields: Fields) -> Flags:
-        """Which of these entries are wanted, by author, log and number; never those that are not ``good``."""
-        rows: Flags = fields.good & (fields.seq >= np.uint64(self.low)) & (fields.seq <= np.uint64(self.high))
-        if self.authors is not None or self.logs is not None:
-            for at in rows.nonzero()[0]:
-                author = fields.data[fields.start[at] + 1 : fields.start[at] + 33].tobytes()
-                rows[at] = self.wants(author, int(fields.log_id[at]))
-        return rows
-
-    def wants(self, author: bytes, log_id: int) -> bool:
-        """Whether the entries of a log are wanted."""
-        if self.authors is None and self.logs is None:
-            return True
-        return author in (self.authors or ()) or (author, log_id) in (self.logs or ())
 
 
 def paths_of(given: Mapping[str, str]) -> list[str]:
@@ -122,8 +123,9 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _switch(options: Mapping[str, str], name: str) -> bool:
-    value = options.get(name, "false").lower()
-    if value not in ("true", "false"):
-        raise ConfigError(f"the option {name} must be true or false, not {value!r}")
-    return value == "true"
+def _one_of(options: Mapping[str, str], name: str, *values: str) -> str:
+    """The value of an option, which must be one of these; the first is the default."""
+    value = options.get(name, values[0]).lower()
+    if value not in values:
+        raise ConfigError(f"the option {name} must be {' or '.join(sorted(values, reverse=True))}, not {value!r}")
+    return value

@@ -25,10 +25,12 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, NetworkError
 from culm.intervals import Announced, At, Connection, Ended, EntryReceived, PayloadReceived, Regular
+from culm.spark.columns import Columns
 from culm.spark.payload import HELD, without_bytes
 from culm.spark.scan import Found
+from culm.spark.source.entries import ENTRIES
 from culm.spark.source.nothing import Nothing
-from culm.spark.source.rows import ENTRIES, entry_batches
+from culm.spark.source.rows import entry_batches
 from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.schema import to_sql
 from culm.wire.places import log_text, parse_log
@@ -66,14 +68,14 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = urlsplit(url)
         if parts.scheme != "intervals" or parts.hostname is None or parts.port is None:
             raise ConfigError(f"{url!r} is not an address; expected intervals://HOST:PORT")
-        if not options.logs or len(options.logs) > _MOST_LOGS:
+        if not options.wanted.logs or len(options.wanted.logs) > _MOST_LOGS:
             raise ConfigError(f"to follow a peer, name the logs (up to {_MOST_LOGS}): option('logs', 'AUTHOR/LOG,...')")
         self._url, self._address = url, (parts.hostname, parts.port)
         self._options = options
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first number that is wanted of each log."""
-        return {log_text(log): self._options.low - 1 for log in sorted(self._options.logs or ())}
+        return {log_text(log): self._options.wanted.span.start - 1 for log in sorted(self._options.wanted.logs or ())}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Do nothing: the query ends when the peer has nothing more, even if it got entries meanwhile.
@@ -86,7 +88,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         with _Peer(self._address, self._options.wait) as peer:
             reaches = peer.reaches(start)
         end = {
-            log: max(seq, min(reaches.get(log, 0), seq + self._options.batch, self._options.high))
+            log: max(seq, min(reaches.get(log, 0), seq + self._options.batch, self._options.wanted.span.last))
             for log, seq in start.items()
         }
         return iter(list(self.readBetweenOffsets(start, end))), end  # a list, because Spark copies the iterator
@@ -99,7 +101,9 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         with _Peer(self._address, self._options.wait) as peer:
             for log, (low, high) in spans.items():
                 found = peer.fetch(self._url, parse_log(log), low, high, self._options)
-                yield from ENTRIES.rows(entry_batches(found, self._options))
+                yield from Columns(**{name: ENTRIES.types[name] for name in self._options.columns}).rows(
+                    entry_batches(found, self._options)
+                )
 
 
 class _Peer:
@@ -171,7 +175,7 @@ class _Peer:
 
     def fetch(self, url: str, log: Log, low: int, high: int, options: Options) -> Iterator[Found]:
         """The entries of a log from ``low`` to ``high``; ``NetworkError`` if the peer has not got them all."""
-        entries = _Arriving(url, options.payload_limit, low - 1)
+        entries = _Arriving(url, options.wanted.payload_limit, low - 1)
         while entries.reached < high:
             begun = entries.reached
             yield from self._fetched(entries, log, high)

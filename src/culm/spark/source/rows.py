@@ -3,54 +3,32 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.spark.arrays import decimals, fixed_binary, hashes
-from culm.spark.columns import UNSIGNED, Columns
 from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded, why_not
+from culm.spark.source.entries import ENTRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from culm.spark.fields import Flags, Offsets
     from culm.spark.scan import Found
     from culm.spark.source.options import Options
+    from culm.spark.wanted import Wanted
 
-ENTRIES = Columns(
-    source="STRING",
-    offset="BIGINT",
-    author="BINARY",
-    log_id=UNSIGNED,
-    seqnum=UNSIGNED,
-    tag="TINYINT",
-    lipmaalink="BINARY",
-    backlink="BINARY",
-    size=UNSIGNED,
-    payload_hash="BINARY",
-    sig="BINARY",
-    encoded="BINARY",
-    payload_state="STRING",
-    payload="BINARY",
-    payload_frame="BINARY",
-    reason="STRING",
-)
-"""The fields of an entry (docs/specs/bamboo.md, "Entries"), null where it has none. Of a reject only place and reason.
-
-``source`` and ``offset``: where it was found. ``encoded``: all its bytes. ``payload_state``: what is known of the
-payload there (``culm.spark.payload.STATES``). ``payload_frame``: a payload that stands apart from any entry; such rows
-have no other fields.
-"""
+    _Column = Callable[[Fields, Sequence[Found], Wanted], pa.Array]
 
 _ROWS = 4000  # Rows in one Arrow batch, about as many as a session's batches. With payloads a row may have megabytes.
 
 
 def entry_batches(found: Iterable[Found], options: Options) -> Iterator[pa.RecordBatch]:
-    """Batches of ``ENTRIES`` with those of the rows that the options want; no batch is empty."""
+    """Batches with the columns and the rows that the options want; no batch is empty."""
     rows = iter(found)
     while page := list(islice(rows, _ROWS)):
         batch = _batch(page, options)
@@ -64,34 +42,47 @@ def _batch(page: Sequence[Found], options: Options) -> pa.RecordBatch:
     fields = _fields([row.encoded or b"" for row in page])
     page = [_judged(row, good=bool(good)) for row, good in zip(page, fields.good, strict=True)]
     if options.rejects == "only":
-        wanted = np.zeros(len(page), np.bool_)
+        chosen = np.zeros(len(page), np.bool_)
     else:
-        wanted = options.chosen(fields)
-        wanted |= np.array([row.payload_frame is not None for row in page], np.bool_)
+        chosen = options.wanted.chosen(fields)
+        if options.wanted.frames:
+            chosen |= np.array([row.payload_frame is not None for row in page], np.bool_)
     if options.rejects != "false":
-        wanted |= np.array([row.reason is not None for row in page], np.bool_)
-    rows = wanted.nonzero()[0]
+        chosen |= np.array([row.reason is not None for row in page], np.bool_)
+    rows = chosen.nonzero()[0]
     fields, page = fields.take(rows), [page[row] for row in rows]
-    good = fields.good
-    columns = {
-        "source": pa.array([row.source for row in page], pa.string()),
-        "offset": pa.array([row.offset for row in page], pa.int64()),
-        "author": _some(fixed_binary(fields.authors()), good),
-        "log_id": _some(decimals(fields.log_id), good),
-        "seqnum": _some(decimals(fields.seq), good),
-        "tag": pa.array(fields.is_end.astype(np.int8), mask=~good),
-        "lipmaalink": _digests(fields, fields.lipmaalink, good),
-        "backlink": _digests(fields, fields.backlink, good),
-        "size": _some(decimals(fields.size), good),
-        "payload_hash": _digests(fields, fields.payload_hash, good),
-        "sig": _some(fixed_binary(cut(fields.data, np.where(good, fields.end - SIGNATURE_BYTES, 0), 64)), good),
-        "encoded": pa.array([row.encoded for row in page], pa.binary()),
-        "payload_state": pa.array([row.payload_state for row in page], pa.string()),
-        "payload": pa.array([row.payload for row in page], pa.binary()),
-        "payload_frame": pa.array([row.payload_frame for row in page], pa.binary()),
-        "reason": pa.array([row.reason for row in page], pa.string()),
-    }
-    return pa.record_batch([columns[name] for name in ENTRIES.names], names=ENTRIES.names)
+    columns = [_COLUMNS[name](fields, page, options.wanted) for name in options.columns]
+    return pa.record_batch(columns, names=list(options.columns)) if columns else pa.record_batch([])
+
+
+def _given(name: str) -> _Column:
+    """A column that is a field of ``Found``."""
+    return lambda _, page, __: _array([getattr(row, name) for row in page], ENTRIES.arrow[name])
+
+
+def _payload(fields: Fields, page: Sequence[Found], wanted: Wanted) -> pa.Array:
+    """The payloads that are wanted: a range may leave some out by their numbers and sizes."""
+    numbers = zip(fields.seq.tolist(), fields.size.tolist(), strict=True)
+    values = [row.payload if wanted.has_payload(*at) else None for row, at in zip(page, numbers, strict=True)]
+    return _array(values, ENTRIES.arrow["payload"])
+
+
+_COLUMNS: dict[str, _Column] = {
+    "author": lambda fields, *_: _some(fixed_binary(fields.authors()), fields.good),
+    "log_id": lambda fields, *_: _some(decimals(fields.log_id), fields.good),
+    "seqnum": lambda fields, *_: _some(decimals(fields.seq), fields.good),
+    "tag": lambda fields, *_: _array(fields.is_end.astype(np.int8), mask=~fields.good),
+    "lipmaalink": lambda fields, *_: _digests(fields, fields.lipmaalink),
+    "backlink": lambda fields, *_: _digests(fields, fields.backlink),
+    "size": lambda fields, *_: _some(decimals(fields.size), fields.good),
+    "payload_hash": lambda fields, *_: _digests(fields, fields.payload_hash),
+    "sig": lambda fields, *_: _some(
+        fixed_binary(cut(fields.data, np.where(fields.good, fields.end - SIGNATURE_BYTES, 0), SIGNATURE_BYTES)),
+        fields.good,
+    ),
+    "payload": _payload,
+    **{name: _given(name) for name in ("source", "offset", "encoded", "payload_state", "payload_frame", "reason")},
+}
 
 
 def _judged(row: Found, *, good: bool) -> Found:
@@ -107,9 +98,15 @@ def _fields(records: Sequence[bytes]) -> Fields:
     return Fields.decode(padded(b"".join(records)), start, end)
 
 
-def _digests(fields: Fields, at: Offsets, good: Flags) -> pa.Array:
-    there = good & (at >= 0)
+def _digests(fields: Fields, at: Offsets) -> pa.Array:
+    there = fields.good & (at >= 0)
     return _some(hashes(cut(fields.data, np.where(there, at, 0), DIGEST_BYTES)), there)
+
+
+def _array(values: Any, *given: Any, **more: Any) -> pa.Array:  # noqa: ANN401 - whatever Arrow takes
+    import pyarrow as pa
+
+    return pa.array(values, *given, **more)
 
 
 def _some(array: pa.Array, rows: Flags) -> pa.Array:

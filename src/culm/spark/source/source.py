@@ -11,9 +11,10 @@ from culm.errors import ConfigError
 from culm.spark.inputs import Part, plan
 from culm.spark.reading import table_rows
 from culm.spark.scan import scan
+from culm.spark.source.entries import check_schema, schema_of
 from culm.spark.source.options import Options, paths_of, settings_of
 from culm.spark.source.peers import PeerStream
-from culm.spark.source.rows import ENTRIES, entry_batches
+from culm.spark.source.rows import entry_batches
 from culm.spark.source.stores import StoreStream
 from culm.spark.source.writer import BundlesWriter
 
@@ -37,19 +38,22 @@ class CulmSource(DataSource):
         return "culm"
 
     def schema(self) -> str:
-        """``ENTRIES``, whatever the options are: Spark selects columns, but never tells the source which."""
-        return ENTRIES.ddl
+        """All columns, or those of the option ``columns``: Spark never tells a source which it will use."""
+        return schema_of(Options.parse(self.options).columns)
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is one schema only
-        """A reader of stores, export files and tables of entries."""
-        return EntriesReader(plan(paths_of(self.options), settings_of(self.options)), Options.parse(self.options))
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of stores, export files and tables of entries. A schema that the user gave chooses columns, too."""
+        check_schema(schema)
+        options = Options.parse(self.options, schema.names)
+        return EntriesReader(plan(paths_of(self.options), settings_of(self.options), options.wanted), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A writer of bundles into a folder."""
         (path,) = paths_of(self.options)
-        return BundlesWriter(path, schema.names, overwrite=overwrite)
+        by_log = Options.parse(self.options).by_log
+        return BundlesWriter(path, schema.names, overwrite=overwrite, by_log=by_log)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream of what stores get. For a peer this raises, and Spark then asks for ``simpleStreamReader``."""
         from pyspark.errors import PySparkNotImplementedError
 
@@ -58,14 +62,16 @@ class CulmSource(DataSource):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
             )
-        return StoreStream(paths, Options.parse(self.options))
+        check_schema(schema)
+        return StoreStream(paths, Options.parse(self.options, schema.names))
 
-    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802
+    def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """A stream of what one peer gets; it is read by one task, since a peer has one connection."""
         paths = paths_of(self.options)
         if len(paths) != 1:
             raise ConfigError(f"{len(paths)} addresses: a stream follows one peer; make a stream for each")
-        return PeerStream(paths[0], Options.parse(self.options))
+        check_schema(schema)
+        return PeerStream(paths[0], Options.parse(self.options, schema.names))
 
 
 class EntriesReader(DataSourceReader):
@@ -87,4 +93,4 @@ class EntriesReader(DataSourceReader):
 
 def found_in(piece: Piece, options: Options) -> Iterator[Found]:
     """The rows of a piece, with payloads if they are wanted."""
-    return table_rows(piece) if piece.part is Part.TABLE else scan(piece, options.payload_limit)
+    return table_rows(piece) if piece.part is Part.TABLE else scan(piece, options.wanted)

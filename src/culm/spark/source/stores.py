@@ -88,7 +88,7 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
         pieces: list[Piece] = [partition.value]
-        found = chain.from_iterable(scan(piece, self._options.payload_limit) for piece in pieces)
+        found = chain.from_iterable(scan(piece, self._options.wanted) for piece in pieces)
         return entry_batches(found, self._options)
 
 

@@ -87,8 +87,8 @@ TESTED_IN = {
     " spark.select.items spark.select.job spark.select.pages spark.select.pieces spark.select.places"
     " spark.select.requests spark.select.steps",
     "spark/test_slices": "spark.fields",
-    "spark/test_source": "spark.source.nothing spark.source.options spark.source.peers spark.source.rows"
-    " spark.source.source spark.source.stores spark.source.trigger spark.source.writer",
+    "spark/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
+    " spark.source.rows spark.source.source spark.source.stores spark.source.trigger spark.source.writer",
     "spark/test_state": "spark.incremental spark.plain spark.statefiles",
     "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.reading spark.segment",
     "store/test_add": "store.ingest store.logview store.sqlite store.records.runs testing.builders",

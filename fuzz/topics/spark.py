@@ -21,8 +21,10 @@ from culm.spark.reading import FOUND
 from culm.spark.scan import scan
 from culm.spark.segment import Signatures
 from culm.spark.select import requests
+from culm.spark.source.entries import ENTRIES
 from culm.spark.source.options import Options
 from culm.spark.steps import JUDGED, pronounced, segment_rows
+from culm.spark.wanted import Wanted
 from culm.store.files import EntryRecord, ProofRecord, read_records
 from culm.testing import build_log
 from fuzz import fresh
@@ -87,7 +89,7 @@ def frame(data: bytes) -> None:
 
 def file(data: bytes) -> None:
     """A file gives the rows of the records that the store reads in it, and one reject where it stops."""
-    found = list(scan(Piece(str(fresh.file("input", data)), Part.FILE, 0, 0), 100))
+    found = list(scan(Piece(str(fresh.file("input", data)), Part.FILE, 0, 0), Wanted(payload_limit=100)))
     rejects = [row for row in found if row.reason is not None]
     expected: list[bytes] = []
     fault = None
@@ -242,7 +244,7 @@ def options(data: bytes) -> None:
     """The options of ``format("culm")`` are taken, or refused."""
     lines = (line.partition("=") for line in data.decode(errors="replace").split("\n"))
     found = Options.parse({name: value for name, _, value in lines})
-    assert found.low >= 1
+    assert set(found.columns) <= set(ENTRIES.names)
     assert 0 < found.wait <= 600
 
 

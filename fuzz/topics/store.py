@@ -19,6 +19,7 @@ from culm.negentropy import ArrayStorage, Negentropy
 from culm.negentropy.codec import INFINITY
 from culm.spark.inputs import plan
 from culm.spark.scan import scan
+from culm.spark.wanted import Wanted
 from culm.store import Position, SQLiteStore, State, View
 from culm.store.exchange import Importer, export_bundle
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, Record, read_records, read_records_from
@@ -237,7 +238,7 @@ def damaged(data: bytes) -> None:
         if how == _SCANNED:
             for split in plan([path]):
                 for piece in split:
-                    list(scan(piece, 100))
+                    list(scan(piece, Wanted(payload_limit=100)))
             return
         with SQLiteStore(path, read_only=how != _ADDED_TO) as store:
             if how == _VERIFIED:

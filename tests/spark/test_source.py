@@ -7,20 +7,28 @@ import threading
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from unittest import mock
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
+from pyspark.sql.types import StructType
 
+from culm import spark as culm_spark
 from culm.bamboo import MAX_U64, Entry, Identity, yamf_hash
-from culm.errors import ConfigError, NetworkError
+from culm.errors import ConfigError, CulmError, NetworkError
 from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
+from culm.spark.source import CulmSource
 from culm.spark.source.entries import ENTRIES
 from culm.spark.source.options import Options
 from culm.spark.source.peers import PeerStream
+from culm.spark.source.writer import BundlesWriter
 from culm.store import SQLiteStore
 from culm.store.exchange import Importer
+from culm.store.files import EntryRecord, read_records
 from culm.testing import LogBuilder, build_log
 from culm.wire.places import log_text
 from tests.patience import PATIENCE
@@ -117,6 +125,9 @@ def test_payloads(spark: SparkSession, store: Path) -> None:
         ({"fromSeqnum": "0"}, "not a sequence number"),
         ({"payloads": "yes"}, "payloads must be true or false"),
         ({"rejects": "some"}, "rejects must be"),
+        ({"columns": "author,other"}, "no column 'other'"),
+        ({"range": "5..x"}, "range"),
+        ({"bundles": "all"}, "bundles must be partition or log"),
         ({"logs": "x"}, "not AUTHOR/LOG"),
         ({"wait": "0"}, "is not a time; expected seconds"),
         ({"wait": "soon"}, "is not a time; expected seconds"),
@@ -126,6 +137,72 @@ def test_wrong_options(options: dict[str, str], message: str) -> None:
     """An option that is not known, or has a wrong value, is refused by name."""
     with pytest.raises(ConfigError, match=message):
         Options.parse(options)
+
+
+def test_columns(spark: SparkSession, store: Path) -> None:
+    """A DataFrame has the columns that are asked for, by option, argument or schema, and a comment on each."""
+    entries = culm_spark.read(spark, store, columns=["seqnum", "author"], range="5..6 sparse")
+    assert ["seqnum", "author"] == entries.columns
+    assert [5, 5, 6, 6] == sorted(int(row.seqnum) for row in entries.collect())
+    named = spark.read.schema("reason STRING, encoded BINARY").format("culm").load(str(store))
+    assert {(None, True)} == {(row.reason, row.encoded is not None) for row in named.collect()}
+    every = load(spark, str(store))
+    assert ENTRIES.names == tuple(every.columns)
+    assert all(field.metadata["comment"] for field in every.schema.fields)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [("author BINARY, nothing INT", "no column 'nothing'"), ("seqnum BIGINT", r"'seqnum' of format culm is DECIMAL")],
+)
+def test_another_schema_is_refused(schema: str, message: str) -> None:
+    """A schema that asks for other columns, or for other types, is refused on the driver."""
+    source = CulmSource({"path": "nowhere"})
+    with pytest.raises(ConfigError, match=message):
+        source.reader(cast("StructType", StructType.fromDDL(schema)))
+
+
+@pytest.mark.xfail(strict=True, reason="a second query on a DataFrame gets the rows of the first one's filter")
+def test_pushed_filters(spark: SparkSession) -> None:
+    """What a filter pushes to a source stays with its query. Once this passes, the source can take filters."""
+    spark.dataSource.register(Filtering)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        rows = spark.read.format("filtering").load()
+        assert (1, 10, 1) == (rows.where("n = 3").count(), rows.count(), rows.where("n = 4").count())
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+class Filtering(DataSource):
+    """The numbers 0 to 9, of which a reader leaves out what Spark's filters do."""
+
+    @classmethod
+    def name(cls) -> str:
+        """How it is called."""
+        return "filtering"
+
+    def schema(self) -> str:
+        """One column."""
+        return "n INT"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's method
+        """A reader that takes filters."""
+
+        class Reader(DataSourceReader):
+            wanted = frozenset(range(10))
+
+            def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 - Spark's name
+                for one in filters:
+                    if isinstance(one, EqualTo):
+                        self.wanted &= {one.value}
+                    else:
+                        yield one
+
+            def read(self, partition: Any) -> Iterator[tuple[int]]:  # noqa: ARG002 - Spark's method
+                return ((number,) for number in sorted(self.wanted))
+
+        return Reader()
 
 
 def test_wrong_paths_are_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -148,6 +225,55 @@ def test_what_is_written_can_be_imported(spark: SparkSession, store: Path, tmp_p
             assert [(entry.encoded, log.payloads[entry.hash]) for entry in log.entries] == held
     again = load(spark, [str(path) for path in (tmp_path / "export").glob("*.bundle")])
     assert 60 == again.where("payload_state = 'held'").count()
+
+
+def test_a_bundle_for_each_log(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    """Each log can become a bundle of its own, which has its name, if its rows come together."""
+    entries, folder = culm_spark.read(spark, store), tmp_path / "export"
+    together = entries.repartition("author", "log_id").sortWithinPartitions("author", "log_id", "seqnum")
+    together.write.format("culm").mode("overwrite").option("bundles", "log").save(str(folder))
+    for seed in (1, 2):
+        log = build_log(30, seed=seed)
+        path = folder / f"{log_text(log.entries[0].log).replace('/', '-')}.bundle"
+        with path.open("rb") as stream:
+            found = [record.entry for record in read_records(stream) if isinstance(record, EntryRecord)]
+        assert log.entries == found
+    assert 2 == len(list(folder.iterdir()))
+
+
+@pytest.mark.parametrize("where", ["partition", "partitions"])
+def test_logs_that_are_not_together(tmp_path: Path, where: str) -> None:
+    """If a log's rows are apart, in a task or in several, nothing is written, and the error says what to write."""
+    logs = [build_log(2, seed=seed).entries for seed in (1, 2)]
+    batch = pa.record_batch({"encoded": [logs[at][number].encoded for number in (0, 1) for at in (0, 1)]})
+    writer = BundlesWriter(str(tmp_path / "export"), ["encoded"], overwrite=False, by_log=True)
+    with pytest.raises(CulmError, match=r"write df.repartition\('author', 'log_id'\).sortWithinPartitions"):
+        if where == "partition":
+            writer.write(iter([batch]))
+        else:
+            writer.commit([writer.write(iter([batch.slice(at, 1)])) for at in (0, 2)])
+    writer.abort([])
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_writing_needs_a_mode(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    """Spark's default mode is not for Python sources; the error names the modes that are."""
+    with pytest.raises(Exception, match='use either the "Append" or "Overwrite" mode'):
+        load(spark, str(store)).write.format("culm").save(str(tmp_path / "export"))
+
+
+def test_a_closed_socket_ends_a_worker_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+    """When Spark has enough rows it closes the socket; the worker's process then ends without a traceback."""
+    from culm.spark import daemon
+
+    with (
+        mock.patch.object(daemon, "_worker", side_effect=BrokenPipeError),
+        mock.patch("os._exit", side_effect=SystemExit) as ended,
+        pytest.raises(SystemExit),
+    ):
+        daemon.quiet_worker(mock.Mock(), authenticated=True)
+    ended.assert_called_once_with(1)
+    assert ("", "") == capfd.readouterr()
 
 
 def test_rejects_are_not_written(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from culm.errors import CulmError, Place, StoreDamaged
 from culm.negentropy import Negentropy
 from culm.spark.inputs import plan
 from culm.spark.scan import scan
+from culm.spark.wanted import Wanted
 from culm.store import SQLiteStore, View
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.payloads.pieces import sweep
@@ -139,7 +140,7 @@ def answers(path: Path, *, is_written: bool) -> list[CulmError]:
                     errors.append(error)
         for split in plan([path]):
             for piece in split:
-                list(scan(piece, 100))
+                list(scan(piece, Wanted(payload_limit=100)))
     except CulmError as error:
         errors.append(error)
     return errors

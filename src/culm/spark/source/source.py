@@ -82,8 +82,8 @@ class EntriesReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A partition for each split."""
-        return [InputPartition(split) for split in self._splits]
+        """A partition for each split, and one without anything if there are none: Spark would read one all the same."""
+        return [InputPartition(split) for split in self._splits or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a split."""

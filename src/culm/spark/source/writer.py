@@ -59,10 +59,10 @@ class BundlesWriter(DataSourceArrowWriter):
             raise ConfigError(f"{self._folder}: there is no folder {self._folder.parent}")
         self._token = secrets.token_hex(4)
         self._staging = self._folder.with_name(f".{self._folder.name}.partial-{self._token}")
+        self._staging.mkdir()  # here, so that a task that is late after a failure does not make it again
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task; called in a worker."""
-        self._staging.mkdir(exist_ok=True)
         token = secrets.token_hex(8)
         names: list[str] = []
         for log, rows in groupby(_rows(iterator, self._columns), key=self._bundle_of):

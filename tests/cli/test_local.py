@@ -323,6 +323,12 @@ def test_in_which_clumps_a_log_is_shared(culm: Culm) -> None:
         assert {"log": log, "clumps": clumps} == culm("share", log, *arguments, "--json").json
         assert [clumps] == [found["clumps"] for found in culm("logs", "--json").json]
     assert f"{log} is shared in every clump" in culm("share", log, "--everywhere").out
+    for clump in ("work", "family"):
+        culm("unshare", log, "--clump", clump)
+    assert "but" in culm("logs").out
+    assert f"{log} is shared in every clump" in culm("share", log, "--everywhere").out
+    assert "but" not in culm("logs").out, "nor is it kept out of some"
+    assert "every clump" in culm("share", log, "--everywhere", "--clump", "work").err
     assert 2 == culm("share", log).code, "it says neither a clump nor --everywhere, and there is none in culm.toml"
 
 

@@ -30,6 +30,10 @@ COLUMNS = 120
             "AUTHOR/LOG works with intervals:// and proposals:// peers only, not with bushbaby://;"  # noqa: ISC004
             " here it is --interest AUTHOR/LOG",
         ),
+        (
+            ("fetch", "bushbaby://a:1", "x"),
+            "'bushbaby://a:1': this cannot be done by bushbaby; expected culm://KEY@HOST:PORT or intervals://HOST:PORT",
+        ),
         (("sync", "intervals://a:99999"), "'intervals://a:99999' is not an address; expected intervals://HOST:PORT"),
         (("fetch", NOWHERE, "a/1"), "'a/1' is not an entry; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"),
         (

@@ -5,13 +5,15 @@ served (``culm.store.provenance``). A running node watches both and takes change
 """
 
 import argparse
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
 from culm.bushbaby.clump import clump_name
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import add_clump, chosen_clump, settings_of
+from culm.cli.nodeoptions import add_clump, chosen_clump
 from culm.cli.output import print_result
+from culm.errors import ConfigError
 from culm.node.home import Home
 from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_author, parse_log
@@ -45,21 +47,35 @@ def register(commands: Commands) -> None:
 
 
 def _share(arguments: argparse.Namespace) -> int:
-    """Take a log off the list of those not shared. If it was not there, mark it for the clump."""
+    """Take a log off the lists of those not shared. If it was not there, mark it for the clump."""
     home, log = Home.find(arguments.home), arguments.log
-    clump = settings_of(arguments).clump if arguments.everywhere else chosen_clump(arguments)
-    was_unshared = log in home.policy_file.load(clump or b"").unshared
-    if was_unshared:
-        _change_list(arguments, "unshared", log, remove=True)
-    with home.store() as store:
-        clumps = store.clumps_of(log)
-        # The clump of the configuration does not narrow a log of every clump: only one that is named with the command.
-        is_named = arguments.clump is not None or arguments.clump_hex is not None
-        if arguments.everywhere:
+    # The clump of the configuration does not narrow a log of every clump: only one that is named with the command.
+    is_named = arguments.clump is not None or arguments.clump_hex is not None
+    if arguments.everywhere and is_named:
+        raise ConfigError("--everywhere means every clump; leave out the clump, or --everywhere")
+    unshared = home.policy_file.unshared().get(log, [])
+    if arguments.everywhere:
+        for clump in unshared:
+            _take_off(home, clump, log)
+        with home.store() as store:
             store.share(log, None)
-        elif clump is not None and (clumps is not None or (is_named and not was_unshared)):
+        return _say_shared(arguments, log, None)
+    clump = chosen_clump(arguments)
+    if clump in unshared:
+        _take_off(home, clump, log)
+    with home.store() as store:
+        if store.clumps_of(log) is not None or (is_named and clump not in unshared):
             store.share(log, clump)
         clumps = store.clumps_of(log)
+    return _say_shared(arguments, log, clumps)
+
+
+def _take_off(home: Home, clump: bytes, log: Log) -> None:
+    policy = home.policy_file.load(clump)
+    home.policy_file.save(clump, replace(policy, unshared=policy.unshared - {log}))
+
+
+def _say_shared(arguments: argparse.Namespace, log: Log, clumps: Collection[bytes] | None) -> int:
     names = None if clumps is None else sorted(map(clump_name, clumps))
     where = "in every clump" if names is None else f"in {', '.join(names)}"
     print_result(arguments, {"log": log_text(log), "clumps": names}, f"{log_text(log)} is shared {where}")

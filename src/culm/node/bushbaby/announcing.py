@@ -22,6 +22,7 @@ Specification: docs/specs/bushbaby.md, "HAVE".
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from culm.bushbaby import HaveItem
 from culm.bushbaby.messages import TIP_BYTES
@@ -34,9 +35,14 @@ from culm.wire.places import log_text
 
 _logger = logging.getLogger("culm.node")
 
-News = tuple[int, int, list["Offer"], list["Offer"]]
-"""What the store said: the change numbers from and to which it was asked; offers of the logs that changed in between;
-offers of further logs that may have to be announced."""
+
+class News(NamedTuple):
+    """What the store said: the logs that changed between two of its change numbers, and what else may be announced."""
+
+    since: int
+    change: int
+    changed: list[Offer]
+    further: list[Offer]
 
 
 class Announcing:
@@ -75,14 +81,15 @@ class Announcing:
         others = {*served, *self._once_more, *ledger.brought_by_others}.difference(offer.log for offer in changed)
         ledger.brought_by_others.clear()
         further = [store.offer(log) for log in others]
-        return since, change, changed, [offer for offer in further if offer is not None and shares(offer.log)]
+        found = [offer for offer in further if offer is not None and shares(offer.log)]
+        return News(since, change, changed, found)
 
     def choose(self, news: News, served: Mapping[Log, Served], ledger: Ledger, *, is_culm: bool) -> list[HaveItem]:
         """What to announce of ``news``, in the HAVE that ends the serving of ``served`` if the peer is a Culm node."""
-        since, self._change, changed, further = news
-        changed_logs = {offer.log for offer in changed}
+        self._change = news.change
+        changed_logs = {offer.log for offer in news.changed}
         items: list[HaveItem] = []
-        for offer in [*changed, *further]:
+        for offer in [*news.changed, *news.further]:
             self._tell_gap(offer)
             newest = offer.newest if is_culm else self._takeable(offer)
             is_answered = offer.log in served and is_culm
@@ -91,7 +98,9 @@ class Announcing:
             fork = offer.forked_at or 0
             is_forked_lower = is_culm and fork != self._forks.get(offer.log, 0)
             is_new = offer.log in changed_logs or offer.log not in served
-            is_news = is_asked_for or is_forked_lower or since < 0 or (is_new and ledger.is_news(offer.log, newest))
+            is_news = (
+                is_asked_for or is_forked_lower or news.since < 0 or (is_new and ledger.is_news(offer.log, newest))
+            )
             if newest and is_news:
                 if fork:
                     self._forks[offer.log] = fork
@@ -99,7 +108,7 @@ class Announcing:
                 ledger.tell(offer.log, newest)
         self._owed -= changed_logs
         lacking = {log for log, share in served.items() if share.is_lacking}
-        self._owed |= lacking & {offer.log for offer in [*changed, *further]}
+        self._owed |= lacking & {offer.log for offer in [*news.changed, *news.further]}
         self._once_more = {log for log in lacking & changed_logs if not (is_culm and served[log].any_sent)}
         self.is_due |= bool(self._once_more)
         return items

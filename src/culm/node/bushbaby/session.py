@@ -457,7 +457,7 @@ class BushbabySession(Session[bushbaby.Event]):
             self._announcing.look, self._worker.store, list(served), self._ledger, self.config.policy
         )
         # A log without a valid entry is not announced, so the peer would not ask for its fork.
-        forked = [each.log for each in news[2] if not each.newest or each.log in self._ledger.peer_has]
+        forked = [each.log for each in news.changed if not each.newest or each.log in self._ledger.peer_has]
         await self._show_forks([*forked, *(log for log, share in served.items() if share.is_lacking)])
         is_culm = self.connection.is_culm
         items = self._announcing.choose(news, served, self._ledger, is_culm=is_culm)

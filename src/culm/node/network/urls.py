@@ -78,6 +78,8 @@ class PeerUrl:
         if host is None or port is None or parts.scheme not in schemes or _has_more(text, parts):
             meant = [scheme for scheme in schemes if text.startswith(f"{scheme}://")]
             expected = " or ".join(forms(meant or schemes, listening=may_be_zero))
+            if host is not None and parts.scheme in LISTENER_SCHEMES and not meant:
+                raise ConfigError(f"{text!r}: this cannot be done by {parts.scheme}; expected {expected}")
             raise ConfigError(f"{text!r} is not an address; expected {expected}")
         if port == 0 and not may_be_zero:
             raise ConfigError(f"{text!r}: no node can be reached at port 0; use the port that the listener printed")

@@ -82,7 +82,7 @@ TESTED_IN = {
     "spark/test_reconcile": "spark.fingerprint spark.reconcile_job spark.records spark.tables",
     "spark/test_report": "spark.report.engines spark.report.job spark.report.queries spark.report.source",
     "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.coverage spark.report.numbers"
-    " spark.report.page spark.report.stretches spark.report.strips spark.report.view",
+    " spark.report.page spark.report.stretches spark.report.view",
     "spark/test_select": "spark.payload_places spark.prefixes spark.select.bundles spark.select.gaps spark.select.held"
     " spark.select.items spark.select.job spark.select.pages spark.select.pieces spark.select.places"
     " spark.select.requests spark.select.steps",

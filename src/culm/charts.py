@@ -39,19 +39,10 @@ _INK, _FAINT, _GRID, _PAPER = "#1d2329", "#5b6670", "#d5dbe1", "#ffffff"
 COLOURS = ("#0b5fa5", "#d1495b", "#2e8b57", "#b8860b", "#6a4c93", "#00798c", "#8c510a", "#555555")
 """The series take these in turn. They differ in lightness, too, so that a grey print tells them apart."""
 
-_DARK = {
-    _INK: "#e4e8ec",
-    _FAINT: "#9aa6b2",
-    _GRID: "#39424b",
-    _PAPER: "#14181c",
-    **dict(
-        zip(
-            COLOURS,
-            ("#4d9fe0", "#f0808e", "#56b881", "#e8b33a", "#a98bd4", "#3fb3c4", "#d2955a", "#a8a8a8"),
-            strict=True,
-        )
-    ),
-}
+_ON_DARK = ("#4d9fe0", "#f0808e", "#56b881", "#e8b33a", "#a98bd4", "#3fb3c4", "#d2955a", "#a8a8a8")
+_DARK = {_INK: "#e4e8ec", _FAINT: "#9aa6b2", _GRID: "#39424b", _PAPER: "#14181c"} | dict(
+    zip(COLOURS, _ON_DARK, strict=True)
+)
 """Each colour of a chart, and the one that takes its place on a dark screen."""
 
 DASHES = ("-", (0, (6, 3)), (0, (2, 2)), (0, (8, 3, 2, 3)))
@@ -226,8 +217,7 @@ def _drawing(title: str, width: int, height: int, legend: Sequence[str]) -> Iter
 
     with warnings.catch_warnings(), mpl.rc_context({**mpl.rcParamsDefault, **_RC}):
         warnings.simplefilter("ignore")
-        columns = max(1, int(width / (60 + _LETTER * max((len(_clean(name)) for name in legend), default=0))))
-        rows = -(-len(legend) // columns) if len(legend) > 1 else 0
+        rows = -(-len(legend) // _columns(legend, width)) if len(legend) > 1 else 0
         # An SVG of matplotlib has 72 units an inch; so a unit is a pixel.
         figure = Figure(figsize=(width / 72, (height + rows * _LEGEND_ROW) / 72), layout="constrained")
         axes = figure.subplots()
@@ -240,8 +230,7 @@ def _text(figure: Figure, axes: Axes, title: str) -> str:
     """The figure as SVG, with a legend if there are several names."""
     handles, names = axes.get_legend_handles_labels()
     if len(names) > 1:
-        room = 60 + _LETTER * max(map(len, names))
-        columns = max(1, int(figure.get_figwidth() * 72 / room))
+        columns = _columns(names, figure.get_figwidth() * 72)
         figure.legend(handles, names, loc="outside lower left", ncols=columns, fontsize=11)
     made = io.StringIO()
     figure.savefig(made, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -250,6 +239,10 @@ def _text(figure: Figure, axes: Axes, title: str) -> str:
     head = f'<svg role="img" aria-label="{named}" style="max-width:100%;height:auto" '
     svg = head + re.sub(r'(width|height)="([0-9.]+)pt"', r'\1="\2"', svg, count=2)
     return svg.replace(">", f">\n <title>{named}</title>\n <style>{_STYLE}</style>", 1)
+
+
+def _columns(names: Sequence[str], width: float) -> int:
+    return max(1, int(width / (60 + _LETTER * min(_MOST_LETTERS, max(map(len, names), default=0)))))
 
 
 _STYLE = (

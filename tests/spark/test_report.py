@@ -25,12 +25,12 @@ from culm.spark import report, run
 from culm.spark.columns import Columns
 from culm.spark.report import engines
 from culm.spark.report import job as report_job
+from culm.spark.report.coverage import CELLS
 from culm.spark.report.numbers import (
     SMALL,
     AuthorNumbers,
     LogNumbers,
 )
-from culm.spark.report.strips import CELLS
 from culm.spark.report.view import short, shown
 from culm.spark.steps import VERDICTS
 from culm.store.files import BundleWriter

@@ -17,7 +17,7 @@ from culm.bamboo import MAX_U64
 from culm.spark.payload import STATES
 from culm.spark.report import engines
 from culm.spark.report.counts import completeness, cost, growth, lengths
-from culm.spark.report.coverage import coverage, logs
+from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
 from culm.spark.report.numbers import (
     CoverageNumbers,
     ForkNumbers,
@@ -28,7 +28,6 @@ from culm.spark.report.numbers import (
 )
 from culm.spark.report.page import page
 from culm.spark.report.stretches import STRETCHES, magnitude, magnitudes, stretches
-from culm.spark.report.strips import BREAKS, CELLS
 from culm.spark.report.view import LogView, pieces, portions, share, short, shown
 from culm.spark.steps import VERDICTS as TABLE
 from culm.spark.verdicts import VERDICTS
@@ -49,7 +48,7 @@ def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
     found = coverage({(row["author"], row["log_id"]) for row in rows})(stretches(table))
-    return [CoverageNumbers(**engines._plain(row)) for row in found.to_pylist()]
+    return engines.typed(found.to_pylist(), CoverageNumbers)
 
 
 READ = pa.schema([(name, kind) for name, kind in TABLE.arrow.items() if name in verdict(b"", 0, 1)])
@@ -94,7 +93,7 @@ def test_stretches_are_all_that_is_needed(rows: list[dict[str, Any]], parts: int
     portions = [pa.Table.from_pylist(rows[part::parts], READ) for part in range(parts)]
     found = pa.concat_tables([stretches(portion).cast(STRETCHES.schema) for portion in portions])
     whole = found.sort_by([("author", "ascending"), ("log", "ascending")]).combine_chunks()
-    made = [LogNumbers(**engines._plain(row)) for row in logs(whole).to_pylist()]
+    made = engines.typed(logs(whole).to_pylist(), LogNumbers)
     of = oracle.by_log(rows)
     assert {log: oracle.log_numbers(log, of[log]) for log in of} == {log[:2]: log for log in made}
     assert len(rows) == sum(row["high"] - row["low"] + 1 for row in found.to_pylist())

@@ -1,106 +1,151 @@
-"""From the few rows that the queries give to the small tables of a report. Plain functions of plain values."""
+"""From the subject of a report to its numbers: the queries, and the small tables that are made of their few rows."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from datetime import UTC, datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.spark.payload import HELD, STATES
-from culm.spark.report.numbers import (
-    WRONG_PAYLOADS,
-    CompletenessNumbers,
-    CopiesNumbers,
-    CostNumbers,
-    GrowthNumbers,
-    LengthNumbers,
-    PayloadNumbers,
-    Totals,
-)
+from culm.spark.report import numbers
+from culm.spark.report.queries import Queries
+from culm.spark.report.source import rows_in
 from culm.spark.report.stretches import magnitude
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    Row = Mapping[str, Any]
+    from culm.spark.report.engines import Engine
+    from culm.spark.report.numbers import EntryKind, FoundKind, LogKind
+    from culm.spark.report.source import Source
 
 MOST_STAGES = 40  # of the verification in the page's table of costs; the summary is a file that could name any number
 
 
-def totals(entries: Iterable[Row], logs: Sequence[Row], authors: int, rejects: int) -> Totals:
+def counted(
+    source: Source, engine: Engine, folder: Path, most: int, started: float, say: Callable[[str], None]
+) -> numbers.Numbers:
+    """Everything that the page shows, and the large tables in ``folder``.
+
+    ``most``: the largest and the most troubled logs to draw, of each. ``started``: when, by the monotonic clock.
+    """
+    queries = Queries(engine, folder)
+    say("counting logs and authors")
+    troubled, largest, log_kinds = queries.troubled(most), queries.largest(most), queries.kinds_of_logs()
+    authors = queries.authors()
+    say("counting verdicts, payloads and reasons")
+    entry_kinds, reasons, found_copies = queries.kinds_of_entries(), queries.reasons(), queries.copies()
+    say("counting forks and rejects")
+    forks, rejects = queries.forks(), queries.rejects()
+    say("looking at single logs")
+    shown = queries.coverage({(log.author, log.log_id) for log in (*troubled, *largest)})
+    return numbers.Numbers(
+        name=source.folder.name,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected()),
+        troubled=troubled,
+        largest=largest,
+        coverage=shown,
+        authors=authors,
+        forks=forks,
+        forks_in_all=rows_in(folder / "forks"),
+        proofs=source.has_proofs,
+        rejects=rejects,
+        rejects_in_all=rows_in(folder / "rejects"),
+        reasons=reasons,
+        payloads=payloads(entry_kinds),
+        copies=copies(found_copies),
+        completeness=completeness(log_kinds),
+        lengths=lengths(log_kinds),
+        growth=growth(entry_kinds),
+        cost=cost(source.said),
+        origin=origin(source.said),
+        said=source.said,
+        of_state=source.of_state,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+# -- small tables: plain functions of plain values ---------------------------------------------------------------------
+
+
+def totals(entries: Iterable[EntryKind], logs: Sequence[LogKind], authors: int, rejects: int) -> numbers.Totals:
     """The totals, from the kinds of entries and of logs."""
     verdicts, wrong = Counter[str](), 0
     for row in entries:
-        verdicts[VERDICTS[row["verdict"]]] += row["entries"]
-        wrong += row["entries"] if STATES[row["payload"]] in WRONG_PAYLOADS else 0
-    return Totals(
+        verdicts[VERDICTS[row.verdict]] += row.entries
+        wrong += row.entries if STATES[row.payload] in numbers.WRONG_PAYLOADS else 0
+    return numbers.Totals(
         entries=verdicts.total(),
         verified=verdicts[VERIFIED],
         unverified=verdicts[UNVERIFIED],
         invalid=verdicts[INVALID],
-        logs=sum(row["logs"] for row in logs),
+        logs=sum(row.logs for row in logs),
         authors=authors,
-        forked_logs=sum(row["forked"] for row in logs),
-        missing=sum(row["missing"] for row in logs),
+        forked_logs=sum(row.forked for row in logs),
+        missing=sum(row.missing for row in logs),
         wrong_payloads=wrong,
         rejects=rejects,
     )
 
 
-def payloads(entries: Iterable[Row]) -> list[PayloadNumbers]:
+def payloads(entries: Iterable[EntryKind]) -> list[numbers.PayloadNumbers]:
     """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``."""
     counts, sizes = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     for row in entries:
-        counts[row["verdict"], row["payload"]] += row["entries"]
-        sizes[row["verdict"], row["payload"]] += row["size"]
+        counts[row.verdict, row.payload] += row.entries
+        sizes[row.verdict, row.payload] += row.size
     return [
-        PayloadNumbers(VERDICTS[verdict], STATES[payload], count, sizes[verdict, payload])
+        numbers.PayloadNumbers(VERDICTS[verdict], STATES[payload], count, sizes[verdict, payload])
         for (verdict, payload), count in sorted(counts.items())
     ]
 
 
-def growth(entries: Iterable[Row]) -> list[GrowthNumbers]:
+def growth(entries: Iterable[EntryKind]) -> list[numbers.GrowthNumbers]:
     """Sums over all entries up to each sequence number at which the first digit changes."""
-    grown: list[GrowthNumbers] = []
+    grown: list[numbers.GrowthNumbers] = []
     sums = Counter[str]()
-    for row in sorted(entries, key=lambda row: row["magnitude"]):
-        last = magnitude(row["magnitude"])[1]
-        sums["entries"] += row["entries"]
-        sums["claimed"] += row["size"]
-        sums["verified"] += row["entries"] if VERDICTS[row["verdict"]] == VERIFIED else 0
-        sums["held"] += row["size"] if STATES[row["payload"]] == HELD else 0
+    for row in sorted(entries, key=lambda row: row.magnitude):
+        last = magnitude(row.magnitude)[1]
+        sums["entries"] += row.entries
+        sums["claimed"] += row.size
+        sums["verified"] += row.entries if VERDICTS[row.verdict] == VERIFIED else 0
+        sums["held"] += row.size if STATES[row.payload] == HELD else 0
         if grown and grown[-1].seqnum == last:
             grown.pop()
-        grown.append(GrowthNumbers(last, sums["entries"], sums["verified"], sums["claimed"], sums["held"]))
+        grown.append(numbers.GrowthNumbers(last, sums["entries"], sums["verified"], sums["claimed"], sums["held"]))
     return grown
 
 
-def copies(found: Iterable[Row]) -> list[CopiesNumbers]:
+def copies(found: Iterable[FoundKind]) -> list[numbers.CopiesNumbers]:
     """Entries by how often they were found."""
-    return sorted(CopiesNumbers(*magnitude(row["found"]), row["entries"]) for row in found)
+    return sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in found)
 
 
-def completeness(logs: Sequence[Row]) -> list[CompletenessNumbers]:
+def completeness(logs: Sequence[LogKind]) -> list[numbers.CompletenessNumbers]:
     """Logs by tens of percent, also those that no log has; at the end logs without a number, if there are any."""
     counts: Counter[int | None] = Counter()
     for row in logs:
-        counts[row["percent"]] += row["logs"]
-    rows = [CompletenessNumbers(percent, counts[percent]) for percent in range(0, 101, 10)]
-    return [*rows, CompletenessNumbers(None, counts[None])] if counts[None] else rows
+        counts[row.percent] += row.logs
+    rows = [numbers.CompletenessNumbers(percent, counts[percent]) for percent in range(0, 101, 10)]
+    return [*rows, numbers.CompletenessNumbers(None, counts[None])] if counts[None] else rows
 
 
-def lengths(logs: Sequence[Row]) -> list[LengthNumbers]:
+def lengths(logs: Sequence[LogKind]) -> list[numbers.LengthNumbers]:
     """Logs by powers of ten, from 1 to the greatest power that any log has."""
     by_entries: Counter[int] = Counter()
     by_newest: Counter[int] = Counter()
     for row in logs:
-        by_entries[row["entry_digits"]] += row["logs"]
-        by_newest[row["newest_digits"]] += row["logs"]
+        by_entries[row.entry_digits] += row.logs
+        by_newest[row.newest_digits] += row.logs
     most = max((*by_entries, *by_newest), default=0)
     return [
-        LengthNumbers(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
+        numbers.LengthNumbers(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
         for digits in range(1, most + 1)
     ]
 
@@ -124,12 +169,12 @@ def origin(said: Mapping[str, object]) -> list[tuple[str, str]]:
     return found or [("not recorded", "an earlier version of Culm made these results")]
 
 
-def cost(said: Mapping[str, object]) -> list[CostNumbers]:
+def cost(said: Mapping[str, object]) -> list[numbers.CostNumbers]:
     """The stages in a verification's summary, at most ``MOST_STAGES``. What does not look like a stage is left out."""
     stages = said.get("stages")
     found = [stage for stage in stages if isinstance(stage, dict)] if isinstance(stages, list) else []
     return [
-        CostNumbers(str(stage.get("name", "")), seconds(stage, "seconds"), seconds(stage, "cpu_seconds"))
+        numbers.CostNumbers(str(stage.get("name", "")), seconds(stage, "seconds"), seconds(stage, "cpu_seconds"))
         for stage in found[:MOST_STAGES]
     ]
 

@@ -7,26 +7,28 @@ table of Arrow to another one. The steps do the work, and are the same on both s
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
 
+from culm.spark.columns import Columns
 from culm.spark.output import kept, write_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.columns import Columns
     from culm.spark.report.source import Source
 
     Table = Any  # of Arrow, or a DataFrame
     Step = Callable[[pa.Table], pa.Table]
 
+Row = TypeVar("Row", bound=tuple[Any, ...])
 _STEP_ROWS = 2**16  # that a step gets at once: each call costs some milliseconds, each row some 200 bytes of memory
 
 
@@ -48,14 +50,17 @@ class Engine(Protocol):
     def union(self, table: Table, other: Table) -> Table:
         """The rows of two tables with the same columns."""
 
-    def group(self, table: Table, keys: Iterable[str], **sums: str) -> Table:
-        """The rows of each combination of keys as one; ``sums`` names ``sum`` or ``min`` for each further column."""
+    def group(self, table: Table, columns: Columns, *keys: str, least: Collection[str] = ()) -> Table:
+        """The rows of each combination of keys as one, with the sum, or the least, of each other column."""
 
     def keep(self, table: Table, columns: Columns, folder: Path) -> Table:
         """The table, computed once and written into a folder."""
 
-    def rows(self, table: Table, most: int, *order: str) -> list[dict[str, Any]]:
-        """The first rows by these columns; those with a minus before their name descend. Null comes last."""
+    def rows(self, table: Table, of: type[Row], most: int, *order: str) -> list[Row]:
+        """The first rows by these columns; those with a minus before their name descend. Null comes last.
+
+        ``of`` is the class of the rows. It may have fewer columns than the table.
+        """
 
 
 def in_process(source: Source) -> Engine:
@@ -76,14 +81,10 @@ class _InProcess:
         return self._source.batches(name)
 
     def map(self, table: pa.Table | Iterator[pa.RecordBatch], step: Step, columns: Columns) -> pa.Table:
-        import pyarrow as pa
-
         batches = table.to_batches() if isinstance(table, pa.Table) else table
         return pa.Table.from_batches(_mapped(_portions(batches), step, columns), columns.schema)
 
     def map_logs(self, table: pa.Table, step: Step, columns: Columns) -> pa.Table:
-        import pyarrow as pa
-
         ordered = table.sort_by([("author", "ascending"), ("log", "ascending")])
         return pa.Table.from_batches(_mapped(ordered.combine_chunks().to_batches(), step, columns), columns.schema)
 
@@ -91,23 +92,21 @@ class _InProcess:
         return table
 
     def union(self, table: pa.Table, other: pa.Table) -> pa.Table:
-        import pyarrow as pa
-
         return pa.concat_tables([table, other])
 
-    def group(self, table: pa.Table, keys: Iterable[str], **sums: str) -> pa.Table:
-        names = [*keys]
-        return table.group_by(names).aggregate([*sums.items()]).rename_columns([*names, *sums])
+    def group(self, table: pa.Table, columns: Columns, *keys: str, least: Collection[str] = ()) -> pa.Table:
+        others = [(name, "min" if name in least else "sum") for name in columns.names if name not in keys]
+        return table.group_by([*keys]).aggregate(others).rename_columns([*keys, *(name for name, _ in others)])
 
     def keep(self, table: pa.Table | Iterator[pa.RecordBatch], columns: Columns, folder: Path) -> pa.Table:
         whole = self.map(table, lambda rows: rows, columns)
         write_batches(whole.to_batches(), columns, folder)
         return whole
 
-    def rows(self, table: pa.Table, most: int, *order: str) -> list[dict[str, Any]]:
+    def rows(self, table: pa.Table, of: type[Row], most: int, *order: str) -> list[Row]:
         keys = [(name.lstrip("-"), "descending" if name.startswith("-") else "ascending") for name in order]
         first = (table.sort_by(keys) if keys else table).slice(0, most)
-        return [_plain(row) for row in first.to_pylist()]
+        return typed(first.to_pylist(), of)
 
 
 class _OnSpark:
@@ -133,16 +132,19 @@ class _OnSpark:
     def union(self, table: DataFrame, other: DataFrame) -> DataFrame:
         return table.unionByName(other)
 
-    def group(self, table: DataFrame, keys: Iterable[str], **sums: str) -> DataFrame:
+    def group(self, table: DataFrame, columns: Columns, *keys: str, least: Collection[str] = ()) -> DataFrame:
         from pyspark.sql import functions
 
-        return table.groupBy(*keys).agg(*(functions.expr(f"{how}({name}) AS {name}") for name, how in sums.items()))
+        others = [
+            (name, functions.min if name in least else functions.sum) for name in columns.names if name not in keys
+        ]
+        return table.groupBy(*keys).agg(*(aggregate(name).alias(name) for name, aggregate in others))
 
     def keep(self, table: DataFrame, columns: Columns, folder: Path) -> DataFrame:
         typed = table.selectExpr(*(f"CAST({name} AS {kind}) AS {name}" for name, kind in columns.types.items()))
         return kept(typed, folder, columns.ddl)
 
-    def rows(self, table: DataFrame, most: int, *order: str) -> list[dict[str, Any]]:
+    def rows(self, table: DataFrame, of: type[Row], most: int, *order: str) -> list[Row]:
         from pyspark.sql import functions
 
         keys = [functions.col(name.lstrip("-")) for name in order]
@@ -150,13 +152,11 @@ class _OnSpark:
             key.desc_nulls_last() if name.startswith("-") else key.asc_nulls_last()
             for key, name in zip(keys, order, strict=True)
         ]
-        return [_plain(row.asDict()) for row in (table.orderBy(*sorts) if sorts else table).limit(most).collect()]
+        return typed((table.orderBy(*sorts) if sorts else table).limit(most).collect(), of)
 
 
 def _mapped(batches: Iterable[pa.RecordBatch], step: Step, columns: Columns) -> Iterator[pa.RecordBatch]:
     """The results of a step on each batch, with exactly these columns."""
-    import pyarrow as pa
-
     for batch in batches:
         if len(batch):
             made = step(pa.Table.from_batches([batch])).select(columns.names).cast(columns.schema)
@@ -165,8 +165,6 @@ def _mapped(batches: Iterable[pa.RecordBatch], step: Step, columns: Columns) -> 
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least ``_STEP_ROWS``, but for the last one."""
-    import pyarrow as pa
-
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -181,8 +179,6 @@ def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _whole_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``_portions`` of rows that are sorted by log, each with whole logs. One log's rows must fit into memory."""
-    import pyarrow as pa
-
     waiting: list[pa.RecordBatch] = []
     for batch in _portions(batches):
         is_last = _is_of(batch, batch, len(batch) - 1)
@@ -200,18 +196,18 @@ def _whole_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _is_of(rows: pa.RecordBatch, other: pa.RecordBatch, at: int) -> npt.NDArray[np.bool_]:
     """Which rows are of the log of a row of another batch."""
-    from pyarrow import compute
-
     author, log = (compute.equal(rows.column(name), other.column(name)[at]) for name in ("author", "log"))
     return np.asarray(compute.and_(author, log))
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with ``int`` for decimals and ``bytes`` for bytearrays, which is what Spark has."""
-    return {name: _value(value) for name, value in row.items()}
+def typed(rows: Iterable[Any], of: type[Row]) -> list[Row]:
+    """Rows by name as rows of a class, with ``int`` for decimals and ``bytes`` for bytearrays, which Spark has."""
 
+    def plain(value: object) -> object:
+        if isinstance(value, Decimal):
+            return int(value)
+        return bytes(value) if isinstance(value, bytearray) else value
 
-def _value(value: object) -> object:
-    if isinstance(value, Decimal):
-        return int(value)
-    return bytes(value) if isinstance(value, bytearray) else value
+    names = Columns.of(of).names
+    make: Callable[..., Row] = of
+    return [make(*(plain(row[name]) for name in names)) for row in rows]

@@ -21,7 +21,6 @@ import json
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
@@ -29,12 +28,7 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError
 from culm.spark.failures import check_installed
 from culm.spark.output import SUMMARY, check_not_inside, whole_folder
-from culm.spark.report.counts import completeness, copies, cost, growth, lengths, origin, payloads, totals
-from culm.spark.report.engines import in_process, on_spark
-from culm.spark.report.numbers import Numbers, Totals, write_small
-from culm.spark.report.page import page
-from culm.spark.report.queries import Queries
-from culm.spark.report.source import rows_in, source_of
+from culm.spark.report.numbers import Totals, write_small
 from culm.spark.running import is_running, running, silent
 
 if TYPE_CHECKING:
@@ -89,6 +83,10 @@ def run(
     if not 1 <= logs <= MOST_LOGS:
         raise ConfigError(f"{logs} logs; accepted: 1 to {MOST_LOGS}, since a page must stay small")
     check_installed()
+    from culm.spark.report.counts import counted
+    from culm.spark.report.page import page
+    from culm.spark.report.source import source_of
+
     source = source_of(Path(results).absolute())
     output = output.absolute()
     check_not_inside(source.folder, output, overwrite=overwrite)
@@ -96,7 +94,7 @@ def run(
     with whole_folder(output) as folder:
         (folder / "numbers").mkdir()
         with _engine(source, folder / "work", master, say) as engine:
-            numbers = _numbers(source, engine, folder / "numbers", logs, started, say)
+            numbers = counted(source, engine, folder / "numbers", logs, started, say)
         write_small(numbers, folder / "numbers")
         text = page(numbers).encode("utf-8", "xmlcharrefreplace")
         (folder / PAGE).write_bytes(text)
@@ -109,6 +107,8 @@ def run(
 @contextmanager
 def _engine(source: Source, work: Path, master: str | None, say: Callable[[str], None]) -> Iterator[Engine]:
     """The engine that counts: this process, or Spark. ``work`` is a folder for what it keeps until the end."""
+    from culm.spark.report.engines import in_process, on_spark
+
     entries = source.entries()
     reading = f"reading {entries:,} verdicts"
     if master is None and entries + source.rejected() <= SMALL_ENTRIES and not is_running():
@@ -119,44 +119,3 @@ def _engine(source: Source, work: Path, master: str | None, say: Callable[[str],
         say(reading)
         yield on_spark(spark, source, work)
     rmtree(work)
-
-
-def _numbers(
-    source: Source, engine: Engine, folder: Path, most: int, started: float, say: Callable[[str], None]
-) -> Numbers:
-    """Everything that the page shows. ``most``: the largest and the most troubled logs to draw, of each."""
-    queries = Queries(engine, folder)
-    say("counting logs and authors")
-    troubled, largest, log_kinds = queries.troubled(most), queries.largest(most), queries.kinds_of_logs()
-    authors = queries.authors()
-    say("counting verdicts, payloads and reasons")
-    entry_kinds, reasons, found_copies = queries.kinds_of_entries(), queries.reasons(), queries.copies()
-    say("counting forks and rejects")
-    forks, rejects = queries.forks(), queries.rejects()
-    say("looking at single logs")
-    shown = queries.coverage({(log.author, log.log_id) for log in (*troubled, *largest)})
-    return Numbers(
-        name=source.folder.name,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected()),
-        troubled=troubled,
-        largest=largest,
-        coverage=shown,
-        authors=authors,
-        forks=forks,
-        forks_in_all=rows_in(folder / "forks"),
-        proofs=source.has_proofs,
-        rejects=rejects,
-        rejects_in_all=rows_in(folder / "rejects"),
-        reasons=reasons,
-        payloads=payloads(entry_kinds),
-        copies=copies(found_copies),
-        completeness=completeness(log_kinds),
-        lengths=lengths(log_kinds),
-        growth=growth(entry_kinds),
-        cost=cost(source.said),
-        origin=origin(source.said),
-        said=source.said,
-        of_state=source.of_state,
-        seconds=round(time.monotonic() - started, 3),
-    )

@@ -193,6 +193,37 @@ SMALL = {
 """The columns of the small tables. Each is a file ``numbers/NAME.parquet``."""
 
 
+class EntryKind(NamedTuple):
+    """Entries with one verdict, one payload state (positions in ``VERDICTS``, ``STATES``) and one magnitude."""
+
+    verdict: int
+    payload: int
+    magnitude: int
+    entries: int
+    size: Sum
+
+
+class FoundKind(NamedTuple):
+    """Entries of which one magnitude of copies was found."""
+
+    found: int
+    entries: int
+
+
+class LogKind(NamedTuple):
+    """Logs by the digits of how many entries they have, and of their newest number (0: they have no number).
+
+    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number.
+    """
+
+    percent: int | None
+    entry_digits: int
+    newest_digits: int
+    logs: int
+    forked: int
+    missing: Sum
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """The totals of all logs. ``missing``: numbers up to each log's newest that are not held."""

@@ -6,53 +6,30 @@ this process is bounded: some rows of the large tables, and counts by a few hund
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
 
-from culm.spark.columns import SUM, Columns
+from culm.spark.columns import Columns
 from culm.spark.forks import FORKS
-from culm.spark.report.coverage import coverage, logs, within
-from culm.spark.report.numbers import (
-    AUTHORS,
-    COVERAGE,
-    LOGS,
-    MOST_AUTHORS,
-    MOST_FORKS,
-    MOST_REASONS,
-    MOST_REJECTS,
-    PROOF_BYTES,
-    REJECTED,
-    WRONG_PAYLOADS,
-    AuthorNumbers,
-    CoverageNumbers,
-    ForkNumbers,
-    LogNumbers,
-    ReasonNumbers,
-    RejectNumbers,
-)
+from culm.spark.report import numbers
+from culm.spark.report.coverage import CELLS, coverage, logs, within
+from culm.spark.report.numbers import EntryKind, FoundKind, LogKind
 from culm.spark.report.stretches import STRETCHES, magnitudes, proofs, stretches
-from culm.spark.report.strips import CELLS
 from culm.spark.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
-
     from culm.spark.fields import Numbers
-    from culm.spark.report.engines import Engine, Table
+    from culm.spark.report.engines import Engine, Row, Table
     from culm.spark.report.stretches import Longs
     from culm.types import Log
 
-    Rows = list[dict[str, Any]]
-
 _MOST_KINDS = 100_000  # more than there can be: 3 verdicts, 6 payload states and 181 magnitudes; or 12, 21 and 21
-_RANKED = Columns(**LOGS.types, is_whole="BOOLEAN", trouble="BIGINT")
-_KINDS = Columns(
-    percent="BIGINT", entry_digits="BIGINT", newest_digits="BIGINT", logs="BIGINT", forked="BIGINT", missing=SUM
-)
-_REASONS = Columns.of(ReasonNumbers)
+_RANKED = Columns(**numbers.LOGS.types, is_whole="BOOLEAN", trouble="BIGINT")
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
@@ -66,76 +43,73 @@ class Queries:
         found, proved = self._stretches, engine.read("forks")
         if proved is not None:
             found = engine.union(found, engine.map(proved, proofs, STRETCHES))
-        self._logs = self._kept(engine.map_logs(found, logs, LOGS), LOGS, "logs")
+        self._logs = self._kept(engine.map_logs(found, logs, numbers.LOGS), numbers.LOGS, "logs")
 
     def _kept(self, table: Table, columns: Columns, name: str) -> Table:
         return self._engine.keep(table, columns, self._place / name)
 
-    def troubled(self, most: int) -> list[LogNumbers]:
+    def _first(self, table: Table, of: type[Row], most: int, *order: str) -> list[Row]:
+        return self._engine.rows(table, of, most, *order)
+
+    def _kinds(self, table: Table, of: type[Row], *keys: str) -> list[Row]:
+        """The combinations of keys, of which there are few, with the sums of all other columns."""
+        return self._first(self._engine.group(table, Columns.of(of), *keys), of, _MOST_KINDS)
+
+    def troubled(self, most: int) -> list[numbers.LogNumbers]:
         """The logs with most trouble: forked ones first, then by entries not verified and wrong payloads."""
         ranked = self._engine.map(self._logs, _troubled, _RANKED)
-        rows = self._engine.rows(ranked, most, "is_whole", "-trouble", "author", "log_id")
-        return [LogNumbers(**{name: row[name] for name in LOGS.names}) for row in rows]
+        return self._first(ranked, numbers.LogNumbers, most, "is_whole", "-trouble", "author", "log_id")
 
-    def largest(self, most: int) -> list[LogNumbers]:
+    def largest(self, most: int) -> list[numbers.LogNumbers]:
         """The logs with most entries."""
-        return [LogNumbers(**row) for row in self._engine.rows(self._logs, most, "-entries", "author", "log_id")]
+        return self._first(self._logs, numbers.LogNumbers, most, "-entries", "author", "log_id")
 
-    def kinds_of_logs(self) -> Rows:
-        """Logs by ``percent`` and by the digits of how many entries they have and of their newest number.
+    def kinds_of_logs(self) -> list[LogKind]:
+        """How many logs there are of each kind."""
+        kinds = self._engine.map(self._logs, _kinds, Columns.of(LogKind))
+        return self._kinds(kinds, LogKind, "percent", "entry_digits", "newest_digits")
 
-        ``percent`` is the share of the numbers that is held and verified, in tens; None if the log has no number.
-        """
-        sums = dict.fromkeys(("logs", "forked", "missing"), "sum")
-        keys = ("percent", "entry_digits", "newest_digits")
-        return self._engine.rows(
-            self._engine.group(self._engine.map(self._logs, _kinds, _KINDS), keys, **sums), _MOST_KINDS
-        )
-
-    def authors(self) -> list[AuthorNumbers]:
+    def authors(self) -> list[numbers.AuthorNumbers]:
         """Write the table of authors. Those with most entries."""
-        sums = {name: "sum" for name in AUTHORS.names if name != "author"}
-        found = self._engine.group(self._engine.map(self._logs, _authors, AUTHORS), ["author"], **sums)
-        rows = self._engine.rows(self._kept(found, AUTHORS, "authors"), MOST_AUTHORS, "-entries", "author")
-        return [AuthorNumbers(**row) for row in rows]
+        columns = numbers.AUTHORS
+        found = self._engine.group(self._engine.map(self._logs, _authors, columns), columns, "author")
+        kept = self._kept(found, columns, "authors")
+        return self._first(kept, numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author")
 
-    def kinds_of_entries(self) -> Rows:
-        """Entries and bytes by verdict, payload state and magnitude of the number."""
-        keys = ("verdict", "payload", "magnitude")
-        return self._engine.rows(self._engine.group(self._stretches, keys, entries="sum", size="sum"), _MOST_KINDS)
+    def kinds_of_entries(self) -> list[EntryKind]:
+        """Entries and the bytes that they claim, of each kind."""
+        return self._kinds(self._stretches, EntryKind, "verdict", "payload", "magnitude")
 
-    def copies(self) -> Rows:
-        """Entries by ``found``, the magnitude of how often they were found."""
-        return self._engine.rows(self._engine.group(self._stretches, ["found"], entries="sum"), _MOST_KINDS)
+    def copies(self) -> list[FoundKind]:
+        """Entries by how often they were found."""
+        return self._kinds(self._stretches, FoundKind, "found")
 
-    def reasons(self) -> list[ReasonNumbers]:
+    def reasons(self) -> list[numbers.ReasonNumbers]:
         """The most frequent reasons for which entries are not verified."""
-        found = self._engine.map(self._stretches, _untrusted, _REASONS)
-        counted = self._engine.group(found, ["verdict", "reason"], entries="sum")
-        return [
-            ReasonNumbers(**row) for row in self._engine.rows(counted, MOST_REASONS, "-entries", "verdict", "reason")
-        ]
+        columns = Columns.of(numbers.ReasonNumbers)
+        found = self._engine.group(self._engine.map(self._stretches, _untrusted, columns), columns, "verdict", "reason")
+        return self._first(found, numbers.ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason")
 
-    def forks(self) -> list[ForkNumbers]:
+    def forks(self) -> list[numbers.ForkNumbers]:
         """Write the table of forks: the proofs, or what reasons tell of, if there are no proofs. The first ones."""
         proved = self._engine.read("forks")
         found = self._engine.map(self._logs, _forked, FORKS) if proved is None else proved
         short = self._engine.map(self._kept(found, FORKS, "forks"), _shortened, FORKS)
-        return [ForkNumbers(**row) for row in self._engine.rows(short, MOST_FORKS, "author", "log_id", "position")]
+        return self._first(short, numbers.ForkNumbers, numbers.MOST_FORKS, "author", "log_id", "position")
 
-    def rejects(self) -> list[RejectNumbers]:
+    def rejects(self) -> list[numbers.RejectNumbers]:
         """Write the table of rejects by source and reason. The most frequent ones."""
-        found = self._engine.map(self._engine.read("rejects"), _rejected, REJECTED)
-        counted = self._engine.group(found, ["source", "reason"], rejects="sum", first_offset="min")
-        rows = self._engine.rows(self._kept(counted, REJECTED, "rejects"), MOST_REJECTS, "-rejects", "source", "reason")
-        return [RejectNumbers(**row) for row in rows]
+        columns = numbers.REJECTED
+        found = self._engine.map(self._engine.read("rejects"), _rejected, columns)
+        counted = self._engine.group(found, columns, "source", "reason", least=("first_offset",))
+        kept = self._kept(counted, columns, "rejects")
+        return self._first(kept, numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason")
 
-    def coverage(self, wanted: set[Log]) -> list[CoverageNumbers]:
+    def coverage(self, wanted: set[Log]) -> list[numbers.CoverageNumbers]:
         """The cells of the strips of some logs."""
         found = self._engine.map(self._stretches, within(wanted), STRETCHES)
-        cells = self._engine.map_logs(found, coverage(wanted), COVERAGE)
-        rows = self._engine.rows(cells, len(wanted) * CELLS, "author", "log_id", "first")
-        return [CoverageNumbers(**row) for row in rows]
+        cells = self._engine.map_logs(found, coverage(wanted), numbers.COVERAGE)
+        return self._first(cells, numbers.CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first")
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------
@@ -143,9 +117,7 @@ class Queries:
 
 def _troubled(rows: pa.Table) -> pa.Table:
     """``LOGS`` to ``_RANKED``, without the logs that have no trouble."""
-    from pyarrow import compute
-
-    names = (UNVERIFIED, INVALID, *(f"payload_{state}" for state in WRONG_PAYLOADS))
+    names = (UNVERIFIED, INVALID, *(f"payload_{state}" for state in numbers.WRONG_PAYLOADS))
     trouble = sum(_longs(rows, name) for name in names)
     is_whole = compute.is_null(rows.column("forked_at"))
     ranked = rows.append_column("is_whole", is_whole).append_column("trouble", [trouble])
@@ -153,9 +125,7 @@ def _troubled(rows: pa.Table) -> pa.Table:
 
 
 def _kinds(rows: pa.Table) -> pa.Table:
-    """``LOGS`` to ``_KINDS``: a row for each log, to be summed."""
-    import pyarrow as pa
-
+    """``LOGS`` to ``LogKind``: a row for each log, to be summed."""
     newest, verified = _unsigned(rows, "newest"), _unsigned(rows, "held_verified")
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
     return pa.table(
@@ -172,17 +142,12 @@ def _kinds(rows: pa.Table) -> pa.Table:
 
 def _authors(rows: pa.Table) -> pa.Table:
     """``LOGS`` to ``AUTHORS``: a row for each log, to be summed."""
-    import pyarrow as pa
-
     forked = rows.column("forked_at").is_valid().cast(pa.int64())
     return rows.append_column("logs", [np.ones(len(rows), np.int64)]).append_column("forked_logs", forked)
 
 
 def _untrusted(rows: pa.Table) -> pa.Table:
-    """Stretches to ``_REASONS``, without those that are verified."""
-    import pyarrow as pa
-    from pyarrow import compute
-
+    """Stretches to ``ReasonNumbers``, without those that are verified."""
     rows = rows.filter(compute.not_equal(rows.column("verdict"), VERDICTS.index(VERIFIED)))
     verdict = pa.array(VERDICTS).take(rows.column("verdict"))
     reason = rows.column("reason").fill_null("no reason given")
@@ -191,8 +156,6 @@ def _untrusted(rows: pa.Table) -> pa.Table:
 
 def _forked(rows: pa.Table) -> pa.Table:
     """``LOGS`` to ``FORKS``, for the forks that reasons name."""
-    import pyarrow as pa
-
     rows = rows.filter(rows.column("forked_at").is_valid())
     known = {"position": rows.column("forked_at"), "valid_to": rows.column("contiguous")}
     known |= {name: rows.column(name) for name in ("author", "log_id")}
@@ -201,17 +164,12 @@ def _forked(rows: pa.Table) -> pa.Table:
 
 def _shortened(rows: pa.Table) -> pa.Table:
     """``FORKS`` with no more of a proof than the page shows."""
-    from pyarrow import compute
-
     at = rows.column_names.index("proof")
-    return rows.set_column(at, "proof", compute.binary_slice(rows.column("proof"), 0, PROOF_BYTES))
+    return rows.set_column(at, "proof", compute.binary_slice(rows.column("proof"), 0, numbers.PROOF_BYTES))
 
 
 def _rejected(rows: pa.Table) -> pa.Table:
     """Rejects to ``REJECTED``: a row for each, to be summed. Numbers in reasons become ``#``."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     return pa.table(
         {
             "source": rows.column("source"),
@@ -227,8 +185,6 @@ def _longs(rows: pa.Table, name: str) -> Longs:
 
 
 def _unsigned(rows: pa.Table, name: str) -> Numbers:
-    import pyarrow as pa
-
     return np.asarray(rows.column(name).cast(pa.uint64()))
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from culm.errors import ConfigError, CulmError
 from culm.spark.columns import Columns
 from culm.spark.forks import FORKS, JUDGED_FORKS, forks, proofs, witnesses
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _NEEDED = ("author", "log_id", "seqnum", "size", "payload", "verdict", "reason", "copies")
@@ -151,9 +153,6 @@ class _Known:
 
 def _batches(folder: Path, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Some columns of a table; ``CulmError`` if it cannot be read or lacks one of them."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
     for path in sorted(folder.glob("*.parquet")):
         try:
             names = parquet.read_schema(path).names
@@ -169,9 +168,6 @@ def _batches(folder: Path, columns: Columns) -> Iterator[pa.RecordBatch]:
 
 def rows_in(folder: Path) -> int:
     """How many rows a folder of Parquet files has; only the ends of the files are read. ``CulmError`` if that fails."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
     rows = 0
     for file in folder.glob("*.parquet"):
         try:

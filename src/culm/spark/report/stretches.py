@@ -23,6 +23,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from culm.bamboo import MAX_U64
 from culm.errors import CulmError
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from culm.spark.fields import Numbers
 
@@ -94,8 +94,6 @@ def unsigned(numbers: Longs) -> Numbers:
 
 def stretches(rows: pa.Table) -> pa.Table:
     """Verdicts to ``STRETCHES``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
-    import pyarrow as pa
-
     number, log, size = (_unsigned(rows.column(name)) for name in ("seqnum", "log_id", "size"))
     if not number.all():
         raise CulmError(NO_ENTRY)
@@ -137,8 +135,6 @@ def stretches(rows: pa.Table) -> pa.Table:
 
 def proofs(rows: pa.Table) -> pa.Table:
     """Proofs of forks as rows of ``STRETCHES`` without entries, for their logs to find."""
-    import pyarrow as pa
-
     nothing = pa.array(np.zeros(len(rows), np.int64))
     given = {
         "author": rows.column("author"),
@@ -178,8 +174,6 @@ def union(log: Longs, low: Longs, high: Longs) -> Runs:
 
 def _unsigned(column: pa.ChunkedArray) -> Numbers:
     """The unsigned 64-bit numbers of a column; ``CulmError`` if there is anything else in it."""
-    import pyarrow as pa
-
     try:
         found = column.cast(pa.uint64())
     except pa.ArrowException:
@@ -191,8 +185,6 @@ def _unsigned(column: pa.ChunkedArray) -> Numbers:
 
 def _encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
     """For each row the position of its value in the list of distinct values, in which null is one."""
-    import pyarrow as pa
-
     whole = column.combine_chunks()
     whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
     values = whole.dictionary.to_pylist()
@@ -212,8 +204,6 @@ def _codes(column: pa.ChunkedArray, names: Sequence[str], what: str) -> npt.NDAr
 
 def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
     """Sums from each start to the next. They may exceed 64 bits, so the halves of the values are summed apart."""
-    import pyarrow as pa
-
     if not len(starts):
         return pa.array([], pa.decimal128(38, 0))
     low, high = np.add.reduceat(values & _LOW, starts), np.add.reduceat(values >> _HALF, starts)

@@ -180,7 +180,7 @@ def test_sql_names_the_states() -> None:
 def test_importing_culm_needs_no_extras() -> None:
     """``import culm`` and the command line load neither Spark, Arrow nor numpy, and no HTTP server."""
     code = (
-        "import sys, culm, culm.cli.command as command; command.make_parser();"
+        "import sys, culm, culm.cli.command as command; command.Commands().loaded();"
         " extras = ('pyspark', 'pyarrow', 'numpy', 'aiohttp', 'prometheus_client');"
         " print([name for name in extras if name in sys.modules])"
     )

@@ -5,22 +5,17 @@ asyncio. ``docs/library.md`` shows how.
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
-
-from culm.bamboo import Entry, ForkProof, Identity
-from culm.errors import CulmError, NetworkError, NotHeld, Place
-from culm.store import SQLiteStore
-from culm.store import SQLiteStore as Store
-from culm.wire.places import author_text, log_text
 
 if TYPE_CHECKING:
     from culm.app import Node, Subscription
+    from culm.bamboo import Entry, ForkProof, Identity
+    from culm.errors import CulmError, NetworkError, NotHeld, Place
+    from culm.store import SQLiteStore
+    from culm.store import SQLiteStore as Store
+    from culm.wire.places import author_text, log_text
 
-try:
-    __version__ = version("culm")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0"
+__version__ = "0.1.0"
 
 __all__ = [
     "CulmError",
@@ -38,15 +33,25 @@ __all__ = [
     "author_text",
     "log_text",
 ]
-# Imported at first use, because a node needs asyncio, TLS and all protocols. A program that only reads a store, and
-# every worker of Spark, starts faster without them.
-_OF_NODES = ("Node", "Subscription")
+# Each name is imported at its first use. A node needs asyncio, TLS and all protocols, a store needs SQLite and the
+# signatures. Every import of a module below this one runs this file, so the ``culm`` command and the workers of Spark
+# would load all of that at every start.
+_MODULES = {
+    "culm.app": ("Node", "Subscription"),
+    "culm.bamboo": ("Entry", "ForkProof", "Identity"),
+    "culm.errors": ("CulmError", "NetworkError", "NotHeld", "Place"),
+    "culm.store": ("SQLiteStore", "Store"),
+    "culm.wire.places": ("author_text", "log_text"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _OF_NODES:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("culm.app"), name)
+    found = getattr(import_module(_HOMES[name]), "SQLiteStore" if name == "Store" else name)
+    globals()[name] = found  # so that this function runs once for each name
+    return found
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,8 @@ import culm.bushbaby
 import culm.intervals
 import culm.proposals
 import culm.session
-from culm.cli.reference import commands, page
+from culm.cli.command import Commands
+from culm.cli.reference import page
 from culm.node.config import NodeLimits
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -62,7 +63,7 @@ def test_every_limit_is_on_the_page() -> None:
 def test_the_reference_has_every_command_and_option() -> None:
     """The page made from the parsers leaves none out."""
     text = page()
-    for name, parser in commands().items():
+    for name, parser in Commands().loaded().items():
         (section,) = re.findall(rf"^## `culm {name}`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         for option in parser._option_string_actions:
             if option not in {"-h", "--help", "--home", "--config", "--json"}:
@@ -71,7 +72,12 @@ def test_the_reference_has_every_command_and_option() -> None:
 
 def test_every_argument_is_explained() -> None:
     """No option and no argument of a command goes without a word on what it is."""
-    mute = [(name, action.dest) for name, parser in commands().items() for action in parser._actions if not action.help]
+    mute = [
+        (name, action.dest)
+        for name, parser in Commands().loaded().items()
+        for action in parser._actions
+        if not action.help
+    ]
     assert [] == mute
 
 
@@ -79,7 +85,7 @@ def test_the_overview_has_every_command() -> None:
     """Every command that can be called stands in the table of the page on the command line."""
     cells = re.findall(r"^\| `culm (.*?) \| ", (DOCS / "cli.md").read_text(), re.MULTILINE)
     known = [set(re.findall(r"[a-z]+", cell)) for cell in cells]
-    assert [] == [name for name in commands() if not any(set(name.split()) <= words for words in known)]
+    assert [] == [name for name in Commands().loaded() if not any(set(name.split()) <= words for words in known)]
 
 
 def test_every_benchmark_is_on_the_page() -> None:

@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 from culm.cli import main
-from culm.cli.command import make_parser
+from culm.cli.command import Commands
 
 # The caller: hands over what it has, then passes on signals and waits for the exit code.
 _CALLER = """#!{python} -IS
@@ -46,7 +46,7 @@ def make_caller(folder: Path, path: str) -> None:
 def serve(folder: Path) -> None:
     """Answer calls until stdin ends."""
     path = str(folder / "socket")
-    make_parser()  # imports every command
+    Commands().loaded()  # imports every command
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)

@@ -62,13 +62,13 @@ _NAME = re.compile(r"store\.db|policy\.json|culm\.toml|(store\.db-payloads|ident
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    backup = commands.add("backup", _backup, "copy a whole home, with its identities; nodes can keep running")
+    backup = commands.add("backup", _backup)
     backup.add_argument(
         "target",
         metavar="FILE|DIR",
         help="a name that ends with .tar, .tar.gz or .tgz is an archive, any other a folder; - writes a .tar to stdout",
     )
-    restore = commands.add("restore", _restore, "make a new home from a backup")
+    restore = commands.add("restore", _restore)
     restore.add_argument(
         "source", metavar="FILE|DIR", help="the archive or folder that culm backup made; - is an archive from stdin"
     )

@@ -20,20 +20,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, NoReturn
 
 import culm
+from culm.cli.table import COMMANDS, GROUPS
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
-
-_GROUPS = (
-    "identity", "logs", "exchange", "node", "following", "policy", "config", "backup", "doctor", "reconcile",
-    "ranges", "wire", "spark", "simulate",
-)  # fmt: skip
-
 
 _NO_COMMAND = re.compile(r"argument COMMAND: invalid choice: (.*) \(choose from ", re.DOTALL)
 
@@ -70,51 +65,96 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if (unknown := _NO_COMMAND.match(message)) is not None:
+            from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped command needs it
+
             meant = get_close_matches(unknown[1].strip("'"), self.commands, 1)
             message = f"there is no command {unknown[1]}" + (f"; did you mean {meant[0]}?" if meant else "")
         self.exit(EXIT_CALL, f"culm: {message} (see {self.prog} --help)\n")
 
 
+class _Command:
+    """A command of the table. It stands among the parsers of ``argparse``, but makes its own only when it is called."""
+
+    def __init__(self, load: Callable[[], None], **settings: Any) -> None:  # noqa: ANN401 - as argparse has it
+        self._load, self._settings = load, settings
+
+    @cached_property
+    def parser(self) -> _Parser:
+        """The parser, which has no arguments of its own before ``load``."""
+        return _Parser(allow_abbrev=False, **self._settings)
+
+    def parse_known_args(self, args: Sequence[str], namespace: None) -> tuple[argparse.Namespace, list[str]]:
+        """As in ``argparse``, which calls this when the command's word is given."""
+        self._load()
+        return self.parser.parse_known_args(args, namespace)
+
+
 class Commands:
-    """A node of the tree, to which a command group adds its commands and groups."""
+    """All commands. Their words come from the table, their arguments from the modules."""
 
-    def __init__(self, parser: _Parser, common: _Parser) -> None:
-        self._common = common
-        self._parsers = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-        parser.commands = self._parsers.choices
+    def __init__(self) -> None:
+        self.root = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
+        self.root.add_argument("--version", action="version", version=f"culm {culm.__version__}")
+        # The common options are accepted before and after the command. SUPPRESS keeps the parser of the command from
+        # overwriting a value that was given before it with its own default.
+        common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
+        for each in (self.root, common):
+            each.add_argument(
+                "--home",
+                metavar="DIR",
+                help="folder of the store and the identities (default: $CULM_HOME, else ~/.culm)",
+            )
+            each.add_argument("--config", metavar="FILE", help="configuration file (default: culm.toml in the home)")
+            each.add_argument("--json", action="store_true", help="print the result as JSON")
+        self.root.set_defaults(json=False)
+        self._waiting = set(COMMANDS)  # The modules that have not been imported.
+        self._commands: dict[str, _Command] = {}
+        for module, commands in COMMANDS.items():
+            for words, description in commands.items():
+                load, parents = (
+                    (partial(self._list, words), []) if words in GROUPS else (partial(self._load, module), [common])
+                )
+                self._commands[words] = _Command(load, prog=f"culm {words}", description=description, parents=parents)
+        self._list("")
 
-    def add(self, name: str, run: Callable[[argparse.Namespace], int], description: str) -> argparse.ArgumentParser:
-        """Add a command; ``run`` gets the parsed arguments and returns the exit code."""
-        parser = self._parsers.add_parser(
-            name, help=description, description=description, parents=[self._common], allow_abbrev=False
-        )
+    def add(self, words: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        """Say what a command of the table does: ``run`` gets the parsed arguments and returns the exit code."""
+        parser = self._commands[words].parser
         parser.set_defaults(run=run)
         return parser
 
-    def group(self, name: str, description: str) -> Commands:
-        """Add a command that has commands of its own."""
-        parser = self._parsers.add_parser(name, help=description, description=description, allow_abbrev=False)
-        return Commands(parser, self._common)
+    def loaded(self) -> dict[str, argparse.ArgumentParser]:
+        """The parser of every command with all its arguments, by the words typed after ``culm``, as the help has them.
+
+        Imports every module of the command line.
+        """
+        for module in COMMANDS:
+            self._load(module)
+        return {words: command.parser for words, command in self._commands.items() if words not in GROUPS}
+
+    def _list(self, group: str) -> None:
+        """Have the parser of a group take the name of one of its commands as its first word."""
+        parser = self._commands[group].parser if group else self.root
+        places = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=self._named)  # type: ignore[type-var]
+        parser.commands = places.choices
+        for commands in COMMANDS.values():
+            for words, description in commands.items():
+                if words.rpartition(" ")[0] == group:
+                    places.add_parser(words.rpartition(" ")[2], help=description)
+
+    def _named(self, *, prog: str) -> _Command:
+        """What ``argparse`` takes for the class of parsers: it gets the program's name and all words of the command."""
+        return self._commands[prog.removeprefix("culm ")]
+
+    def _load(self, module: str) -> None:
+        if module in self._waiting:
+            self._waiting.remove(module)
+            import_module(f"culm.cli.{module}").register(self)
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
-    # The common options are accepted before and after the command. SUPPRESS keeps the parser of the command from
-    # overwriting a value that was given before it with its own default.
-    common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
-    parser = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"culm {culm.__version__}")
-    for each in (parser, common):
-        each.add_argument(
-            "--home", metavar="DIR", help="folder of the store and the identities (default: $CULM_HOME, else ~/.culm)"
-        )
-        each.add_argument("--config", metavar="FILE", help="configuration file (default: culm.toml in the home)")
-        each.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(json=False)
-    commands = Commands(parser, common)
-    for group in _GROUPS:
-        import_module(f"culm.cli.{group}").register(commands)
-    return parser
+    """The parser of the whole command line. It imports the module of a command when it meets the command."""
+    return Commands().root
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,7 +19,7 @@ from culm.node.settings.schema import SECTIONS, Key, example, written
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    config = commands.add("config", _config, "show each setting of a node, its value and its origin")
+    config = commands.add("config", _config)
     config.add_argument(
         "--example", action="store_true", help="print a culm.toml with every setting as a comment, to start from"
     )

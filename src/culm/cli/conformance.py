@@ -12,6 +12,7 @@ from typing import Any
 
 from culm.bamboo import Entry
 from culm.bushbaby import Dialect
+from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.nodeoptions import add_speaking, chosen_clump, settings_of
 from culm.cli.output import note, print_json
@@ -149,8 +150,9 @@ def _result(check: Check[Any], outcome: Outcome, reason: str) -> Result:
     return Result(check.item, check.source, check.claim, outcome, expected=check.claim, reason=reason)
 
 
-def add_check(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+def register(commands: Commands) -> None:
+    """Add the command of this module."""
+    parser = commands.add("wire check", _check)
     parser.add_argument("protocol", choices=sorted(SUITES), help="the protocol that the peer is checked for")
     parser.add_argument("url", metavar="URL", type=PeerUrl.parse, help="where the peer listens")
     parser.add_argument(
@@ -178,7 +180,7 @@ def add_check(parser: argparse.ArgumentParser) -> None:
     add_speaking(parser)
 
 
-def check(arguments: argparse.Namespace) -> int:
+def _check(arguments: argparse.Namespace) -> int:
     """Make all checks and print their results: 0 if none failed."""
     url: PeerUrl = arguments.url
     if url.scheme != arguments.protocol:

@@ -58,11 +58,7 @@ _ok = partial(Finding, "ok")
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    doctor = commands.add(
-        "doctor",
-        _doctor,
-        "check a home: store, identities, configuration, disk, clock; exit code 1 if there is a problem",
-    )
+    doctor = commands.add("doctor", _doctor)
     doctor.add_argument("--peers", action="store_true", help="also try to connect to each configured peer")
     doctor.add_argument(
         "--repair",

@@ -26,7 +26,7 @@ _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reas
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    export = commands.add("export", _export, "write logs to a file")
+    export = commands.add("export", _export)
     export.add_argument(
         "logs", metavar="AUTHOR/LOG", nargs="*", type=parse_log, help="the logs to export (default: all)"
     )
@@ -38,7 +38,7 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="write the framed format, which also holds entries without payload, fork proofs and a checksum",
     )
-    take = commands.add("import", _import, "add the entries of an exported file, of either format, to the store")
+    take = commands.add("import", _import)
     take.add_argument("file", metavar="FILE", help="the file; - is stdin")
     add_clump(take)
 

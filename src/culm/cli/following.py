@@ -26,11 +26,7 @@ What = bytes | Log
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    follow = commands.add(
-        "follow",
-        _follow,
-        "ask peers for an author's logs, one log or a range of it, and for nothing that you do not follow",
-    )
+    follow = commands.add("follow", _follow)
     follow.add_argument(
         "what", metavar="AUTHOR[/LOG]", type=parse_what, help="an author (for all of its logs) or one log"
     )
@@ -48,9 +44,7 @@ def register(commands: Commands) -> None:
         "--add", action="store_true", help="keep the ranges that you follow already (default: replace them)"
     )
     add_clump(follow)
-    unfollow = commands.add(
-        "unfollow", _unfollow, "stop asking for an author or a log; entries that the store has stay"
-    )
+    unfollow = commands.add("unfollow", _unfollow)
     unfollow.add_argument(
         "what",
         metavar="AUTHOR[/LOG]",
@@ -60,9 +54,7 @@ def register(commands: Commands) -> None:
     )
     unfollow.add_argument("--all", action="store_true", help="forget all that you follow, and ask for everything again")
     add_clump(unfollow)
-    following = commands.add(
-        "following", _following, "list what you follow, with the entries and payloads that the store has of it"
-    )
+    following = commands.add("following", _following)
     add_clump(following)
 
 

@@ -19,7 +19,7 @@ _MAX_INPUT = 10_000  # bytes; an identity file has a few hundred, and a wrong fi
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    init = commands.add("init", _init, "make a home: a store and an identity")
+    init = commands.add("init", _init)
     init.add_argument("--no-identity", action="store_true", help="make only the store")
     init.add_argument(
         "--keep-identities",
@@ -28,18 +28,17 @@ def register(commands: Commands) -> None:
         " newest entries",
     )
     init.add_argument("--passphrase", action="store_true", help="encrypt the identity with a passphrase")
-    identity = commands.group("identity", "make, show and move identities")
-    new = identity.add("new", _new, "make an identity")
+    new = commands.add("identity new", _new)
     new.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="name of the identity (default: default)")
     new.add_argument("--passphrase", action="store_true", help="encrypt the identity with a passphrase")
-    identity.add("list", _list, "list the identities")
-    show = identity.add("show", _show, "print an identity's public key")
+    commands.add("identity list", _list)
+    show = commands.add("identity show", _show)
     show.add_argument("name", nargs="?", default=DEFAULT_IDENTITY, help="name of the identity (default: default)")
-    export = identity.add("export", _export, "write an identity, its secret included, to a file")
+    export = commands.add("identity export", _export)
     export.add_argument("name", help="name of the identity")
     export.add_argument("-o", "--output", metavar="FILE", help="where to write, with mode 0600; - is stdout (default)")
     export.add_argument("--passphrase", action="store_true", help="encrypt the copy with a passphrase")
-    take = identity.add("import", _import, "add an identity from a file")
+    take = commands.add("identity import", _import)
     take.add_argument("name", help="name of the identity in this home")
     take.add_argument(
         "file",

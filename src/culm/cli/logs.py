@@ -35,7 +35,7 @@ _FIELDS = ("log_id", "newest", "entries", "payloads", "certified", "waiting", "i
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    append = commands.add("append", _append, "publish the next entry of one of your logs")
+    append = commands.add("append", _append)
     append.add_argument("log_id", metavar="LOG_ID", type=number("log id", 0), help="number of the log, 0 or more")
     append.add_argument("file", metavar="FILE", nargs="?", help="file with the payload; - is stdin (the default)")
     append.add_argument("--text", help="use this text as the payload")
@@ -49,15 +49,15 @@ def register(commands: Commands) -> None:
         help="append to this log although the home was restored or the identity imported, because you know that nothing"
         " newer exists anywhere",
     )
-    commands.add("logs", _logs, "list the logs of the store")
-    show = commands.add("show", _show, "show a log's entries, or one entry")
+    commands.add("logs", _logs)
+    show = commands.add("show", _show)
     show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=parse_log_or_place, help="a log, or one entry of it")
     show.add_argument("--payload", action="store_true", help="write the entry's payload, unchanged, to stdout")
-    verify = commands.add("verify", _verify, "check the whole store again: signatures, links, paths, payloads")
+    verify = commands.add("verify", _verify)
     verify.add_argument(
         "log", metavar="AUTHOR/LOG", nargs="?", type=parse_log, help="check only this log (default: all logs)"
     )
-    forget = commands.add("forget", _forget, "delete the payload of an entry, but keep the entry")
+    forget = commands.add("forget", _forget)
     forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", type=parse_place, help="the entry whose payload to delete")
 
 

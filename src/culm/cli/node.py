@@ -65,7 +65,7 @@ _ONLY_WITH = {
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    serve = commands.add("serve", _serve, "run a node: listen, stay connected to peers, and pass on new entries")
+    serve = commands.add("serve", _serve)
     serve.add_argument(
         "--index",
         metavar="DIR",
@@ -81,7 +81,7 @@ def register(commands: Commands) -> None:
         " listen and connect nowhere else",
     )
     add_serving(serve)
-    once = commands.add("sync", _sync, "exchange everything with a peer, once")
+    once = commands.add("sync", _sync)
     once.add_argument(
         "url", metavar="URL", type=PeerUrl.parse, help=" or ".join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM])
     )
@@ -94,9 +94,7 @@ def register(commands: Commands) -> None:
     )
     _add_follow_arguments(once)
     add_node(once)
-    fetching = commands.add(
-        "fetch", _fetch, "get single entries from a culm:// or intervals:// peer, also those whose payload you deleted"
-    )
+    fetching = commands.add("fetch", _fetch)
     fetching.add_argument(
         "url", metavar="URL", type=partial(PeerUrl.parse, schemes=FETCHING), help=" or ".join(forms(FETCHING))
     )

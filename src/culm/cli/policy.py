@@ -23,26 +23,21 @@ _LISTS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    share = commands.add("share", _share, "announce and send a log in a clump")
-    unshare = commands.add("unshare", _unshare, "never announce or send a log in a clump")
+    share = commands.add("share", _share)
+    unshare = commands.add("unshare", _unshare)
     for parser in (share, unshare):
         parser.add_argument("log", metavar="AUTHOR/LOG", type=parse_log, help="the log")
         add_clump(parser)
     share.add_argument("--everywhere", action="store_true", help="in every clump, whatever this node is part of")
-    for verb, description in (
-        ("allow", "talk only to listed peers, or store only logs of listed authors"),
-        ("block", "never talk to a peer, or never store an author's logs"),
-    ):
-        parser = commands.add(verb, partial(_list, verb), description)
+    for verb in ("allow", "block"):
+        parser = commands.add(verb, partial(_list, verb))
         parser.add_argument(
             "kind", choices=("peer", "author"), help="a peer to talk to, or an author whose logs to store"
         )
         parser.add_argument("key", metavar="KEY", type=parse_author, help="43 base62 characters or 64 hex digits")
         parser.add_argument("--remove", action="store_true", help="take the key off the list")
         add_clump(parser)
-    policy = commands.add(
-        "policy", _policy, "show the peers and authors that are allowed and blocked, and the logs that are not shared"
-    )
+    policy = commands.add("policy", _policy)
     add_clump(policy)
 
 

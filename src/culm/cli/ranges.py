@@ -22,8 +22,7 @@ _BOTH, _METADATA, _PAYLOAD, _CERTIFICATE, _NOTHING = "#", "m", "p", "c", "."
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    ranges = commands.group("ranges", "show and combine Bamboo ranges")
-    show = ranges.add("show", _show, "show which entries of a log a range selects")
+    show = commands.add("ranges show", _show)
     newest = number("number of entries", 0)
     show.add_argument("range", metavar="RANGE", type=_read, help=_HELP)
     show.add_argument(
@@ -32,13 +31,13 @@ def register(commands: Commands) -> None:
         metavar="N",
         help="the log's newest entry (default: just long enough to show the range)",
     )
-    for name, operation, description, if_not_exact in (
-        ("merge", merge, "compute one range that covers several", "these ranges"),
-        ("intersect", intersect, "compute what several ranges have in common", "what they have in common"),
+    for name, operation, if_not_exact in (
+        ("merge", merge, "these ranges"),
+        ("intersect", intersect, "what they have in common"),
     ):
-        several = ranges.add(name, partial(_fold, operation, f"covers more than {if_not_exact}"), description)
+        several = commands.add(f"ranges {name}", partial(_fold, operation, f"covers more than {if_not_exact}"))
         several.add_argument("ranges", metavar="RANGE", nargs="+", type=_read, help=_HELP)
-    diff = ranges.add("diff", _diff, "compute what a range selects beyond the ranges held")
+    diff = commands.add("ranges diff", _diff)
     diff.add_argument("range", metavar="RANGE", type=_read, help=_HELP)
     diff.add_argument("held", metavar="HELD", nargs="+", type=_read, help=_HELP)
     diff.add_argument("--newest", type=newest, metavar="N", help="the log's newest entry: open sparse ranges need it")

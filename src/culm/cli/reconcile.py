@@ -53,9 +53,7 @@ _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    reconcile = commands.add(
-        "reconcile", _reconcile, "show, log by log, which entries and payloads one store has and another lacks"
-    )
+    reconcile = commands.add("reconcile", _reconcile)
     reconcile.add_argument(
         "a", metavar="STORE_A", help="a home, a store's file, a record index's folder, or negentropy://HOST:PORT"
     )

@@ -4,29 +4,15 @@ import argparse
 import re
 from collections.abc import Iterator
 
-from culm.cli.command import make_parser
+from culm.cli.command import Commands
 
 # Options of every command: the page explains them once, not in each section.
 _EVERYWHERE = {"help", "home", "config", "json"}
 
 
-def commands() -> dict[str, argparse.ArgumentParser]:
-    """The parser of every command, by the words typed after ``culm``, in the order of the help."""
-    return dict(_below(make_parser(), ()))
-
-
 def page() -> str:
     """A section for every command, in Markdown."""
-    return "\n".join("\n".join(_section(name, parser)) for name, parser in commands().items())
-
-
-def _below(parser: argparse.ArgumentParser, words: tuple[str, ...]) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list its parsers
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            for word, child in action.choices.items():
-                yield from _below(child, (*words, word))
-            return
-    yield " ".join(words), parser
+    return "\n".join("\n".join(_section(name, parser)) for name, parser in Commands().loaded().items())
 
 
 def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -20,18 +20,14 @@ _COLUMNS = ("nodes", "protocol", "loss", "churn", "seed", "rounds to 99%", "to a
 
 
 def register(commands: Commands) -> None:
-    """Add the command of this module."""
-    _add(commands, "simulate gossip among many nodes; several values make a sweep")
+    """Add the command of this module, by both names."""
+    _add_arguments(commands.add("simulate", _simulate))
+    earlier = commands.add("spark simulate", _simulate)
+    _add_arguments(earlier)
+    earlier.add_argument("--master", help=argparse.SUPPRESS)  # It has no effect any more.
 
 
-def register_earlier(spark: Commands) -> None:
-    """Add the command by its earlier name, whose ``--master`` has no effect any more."""
-    simulate = _add(spark, "the earlier name of culm simulate")
-    simulate.add_argument("--master", help=argparse.SUPPRESS)
-
-
-def _add(commands: Commands, description: str) -> argparse.ArgumentParser:
-    simulate = commands.add("simulate", _simulate, description)
+def _add_arguments(simulate: argparse.ArgumentParser) -> None:
     for name, option in _SWEPT.items():
         one = PARAMETERS[name]
         text = f"{one.metadata['help']} (default: {one.default})"
@@ -46,7 +42,6 @@ def _add(commands: Commands, description: str) -> argparse.ArgumentParser:
         help="scenarios that run at the same time (default: as many as there are cores)",
     )
     add_output(simulate)
-    return simulate
 
 
 def _simulate(arguments: argparse.Namespace) -> int:

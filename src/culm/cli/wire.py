@@ -18,7 +18,6 @@ from pathlib import Path
 from culm.bamboo import Entry
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.cli.command import Commands
-from culm.cli.conformance import add_check, check
 from culm.cli.output import open_input, print_json, print_table
 from culm.errors import ConfigError, EncodingError, RemoteProtocolError
 from culm.intervals.codec import pull_message
@@ -41,11 +40,9 @@ Pull = Callable[[bytes, int], Part]
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    wire = commands.group("wire", "look into protocol messages, and check what a peer makes of them")
-    decode = wire.add("decode", _decode, "list the parts of a message; of a malformed one, the parts before the error")
+    decode = commands.add("wire decode", _decode)
     decode.add_argument("protocol", choices=sorted(_LISTINGS), help="the protocol that the bytes belong to")
     decode.add_argument("message", metavar="HEX|FILE", help="the message in hex, or a file with its bytes; - is stdin")
-    add_check(wire.add("check", check, "find out which items of a protocol a peer keeps to, item by item"))
 
 
 def _decode(arguments: argparse.Namespace) -> int:

@@ -10,9 +10,9 @@ from culm.cli.spark.options import add_place, job_options, print_counts
 from culm.errors import ConfigError
 
 
-def register(spark: Commands) -> None:
-    """Add the command of this module to the group of Spark's commands."""
-    plan = spark.add("plan", _plan, "plan which peer fetches what from which other, within their capacities")
+def register(commands: Commands) -> None:
+    """Add the command of this module."""
+    plan = commands.add("spark plan", _plan)
     plan.add_argument("--have", metavar="PATH", required=True, help="table: peer, author, log_id, ranges held")
     plan.add_argument("--want", metavar="PATH", required=True, help="table: peer, author, log_id, ranges wanted")
     plan.add_argument("--sizes", metavar="PATH", help="table: author, log_id, metadata_bytes, payload_bytes (means)")

@@ -14,15 +14,15 @@ from culm.node.network.urls import PeerUrl, is_address
 _VIEWS = ("entries", "payloads")
 
 
-def register(spark: Commands) -> None:
-    """Add the commands of this module to the group ``spark``."""
-    fingerprint = spark.add("fingerprint", _fingerprint, "write the record index of a table of verdicts")
+def register(commands: Commands) -> None:
+    """Add the commands of this module."""
+    fingerprint = commands.add("spark fingerprint", _fingerprint)
     fingerprint.add_argument(
         "--input", metavar="DIR", required=True, help="results of culm spark verify, or Parquet files of such a table"
     )
     fingerprint.add_argument("--view", choices=_VIEWS, default="entries", help="what to index (default: entries)")
     add_place(fingerprint)
-    reconcile = spark.add("reconcile", _reconcile, "show which entries one table or record index has and another lacks")
+    reconcile = commands.add("spark reconcile", _reconcile)
     reconcile.add_argument("a", metavar="A", help="results of culm spark verify, a table of verdicts, a record index")
     reconcile.add_argument("b", metavar="B", help="another of these, or negentropy://HOST:PORT")
     reconcile.add_argument(

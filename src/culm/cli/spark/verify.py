@@ -11,11 +11,9 @@ import argparse
 from pathlib import Path
 
 from culm.bamboo.decimal import size_text
-from culm.cli import simulate
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import number
 from culm.cli.output import note, print_json, print_result, print_table
-from culm.cli.spark import plan, reconcile
 from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
 
 _INPUTS = "stores, export files, Parquet of entries; folders, globs and URIs of them"
@@ -24,8 +22,7 @@ _SHOWN = 20  # forks in the table; the output folder has all
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
-    spark = commands.group("spark", "verify, compare, select and report on Spark")
-    verify = spark.add("verify", _verify, "verify every entry of many stores and files")
+    verify = commands.add("spark verify", _verify)
     verify.add_argument("--input", metavar="INPUT", nargs="+", required=True, help=_INPUTS)
     add_place(verify, without_spark="small inputs need no Spark")
     add_signatures(verify)
@@ -33,11 +30,11 @@ def register(commands: Commands) -> None:
         "--state", metavar="DIR", type=Path, help="verify only what is new since the last run with this state folder"
     )
     verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
-    forks = spark.add("forks", _forks, "find every fork, its proof, and how far each log is valid")
+    forks = commands.add("spark forks", _forks)
     forks.add_argument("inputs", metavar="INPUT", nargs="+", help=_INPUTS)
     add_place(forks, without_spark="small inputs need no Spark")
     add_signatures(forks)
-    report = spark.add("report", _report, "make a page and tables of what culm spark verify found")
+    report = commands.add("spark report", _report)
     report.add_argument(
         "results", metavar="VERIFY_DIR|STATE", help="an output folder or a state folder of culm spark verify"
     )
@@ -49,15 +46,12 @@ def register(commands: Commands) -> None:
         help="show the coverage of the N largest logs and of the N with most problems (default: 25, at most 100)",
     )
     add_place(report, without_spark="up to 2 million entries need no Spark")
-    select = spark.add("select", _select, "select the entries of many requests at once")
+    select = commands.add("spark select", _select)
     select.add_argument("--input", metavar="INPUT", nargs="+", required=True, help=_INPUTS)
     select.add_argument("--requests", metavar="PATH", required=True, help="table: requester, author, log_id, ranges")
     select.add_argument("--bundles", action="store_true", help="also write an export bundle for each requester")
     add_place(select)
     add_signatures(select)
-    for group in (reconcile, plan):
-        group.register(spark)
-    simulate.register_earlier(spark)
 
 
 def _verify(arguments: argparse.Namespace) -> int:

@@ -4,8 +4,6 @@ Python's ``int`` is too generous for input from outside. It accepts signs, space
 scripts, and raises ``ValueError`` for more than 4,300 digits. Here such a text is simply not a number.
 """
 
-from fractions import Fraction
-
 from culm.bamboo.varu64 import MAX_U64
 
 _MOST_DIGITS = len(str(MAX_U64))
@@ -26,9 +24,10 @@ def read_u64(text: str) -> int | None:
 def size_text(size: int) -> str:
     """A number of bytes with a unit: ``1023 B``, ``1.5 KiB``. Exact to the digit shown, however large it is.
 
-    The sums of sizes that authors only claim exceed what a float can divide exactly, hence the fraction.
+    The sums of sizes that authors only claim exceed what a float can hold exactly. So integers are divided, which
+    Python rounds only once.
     """
     if size < 1024:
         return f"{size} B"
     power = min((size.bit_length() - 1) // 10, len(_UNITS))
-    return f"{float(Fraction(size, 1024**power)):,.1f} {_UNITS[power - 1]}"
+    return f"{size / 1024**power:,.1f} {_UNITS[power - 1]}"

@@ -1,4 +1,4 @@
-"""Clumps: their names for people, and those that must not be used, because their AUTH would sign something else.
+"""Clumps that must not be used, because their AUTH would sign something else.
 
 An identity's key signs entries, proofs of ``culm://`` callers, TLS handshakes, and in Bushbaby's AUTH the clump and 32
 bytes after it. Only AUTH begins with bytes that a person chooses. Suppose an attacker talks a victim into a clump that
@@ -32,17 +32,6 @@ _SIGNED = (
     # RFC 8446, section 4.4.3: 64 spaces, a text of 33 bytes, a zero byte, a hash of at least 32 bytes.
     _Signed("a TLS handshake", (b" " * 64,), 64 + 33 + 1 + 32),
 )
-
-
-def clump_name(clump: bytes) -> str:
-    """A clump for people: its text, or its bytes in hex; "(no clump)" for the nameless one."""
-    if not clump:
-        return "(no clump)"
-    try:
-        text = clump.decode()
-    except UnicodeDecodeError:
-        text = ""
-    return text if text.isprintable() and text else f"{clump.hex()} (hex)"
 
 
 def check_clump(clump: bytes) -> None:

@@ -135,7 +135,7 @@ class Commands:
     def _list(self, group: str) -> None:
         """Have the parser of a group take the name of one of its commands as its first word."""
         parser = self._commands[group].parser if group else self.root
-        places = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=self._named)  # type: ignore[type-var]
+        places = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=self._named)  # type: ignore[call-overload]
         parser.commands = places.choices
         for commands in COMMANDS.values():
             for words, description in commands.items():

@@ -12,8 +12,9 @@ from typing import Any
 
 from culm.app.names import followed
 from culm.bamboo import MAX_U64
+from culm.cli.arguments import number
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import add_clump, add_sizes, chosen_clump, clump_text, number, parse_what
+from culm.cli.nodeoptions import add_clump, add_sizes, chosen_clump, clump_text, parse_what
 from culm.cli.output import note, print_json, print_table
 from culm.errors import ConfigError, EncodingError
 from culm.node.home import Home

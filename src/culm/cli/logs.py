@@ -8,11 +8,10 @@ from typing import Any
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
-from culm.bushbaby.clump import clump_name
+from culm.cli.arguments import number
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
-from culm.cli.nodeoptions import number
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
@@ -21,6 +20,7 @@ from culm.store import LogSummary, ReadableStore, State, StoredEntry
 from culm.types import Log
 from culm.wire.places import (
     author_text,
+    clump_name,
     log_text,
     parse_log,
     parse_log_or_place,

@@ -16,6 +16,7 @@ from culm.app.names import entries_of
 from culm.app.syncing import FETCHING, asking_by_log, fetch
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
+from culm.cli.arguments import number
 from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
@@ -30,7 +31,6 @@ from culm.cli.nodeoptions import (
     add_sizes,
     add_stateless,
     node_config,
-    number,
     settings_of,
     start_logging,
 )

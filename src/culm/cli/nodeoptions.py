@@ -9,11 +9,9 @@ import argparse
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from culm.bushbaby import Dialect
-from culm.bushbaby.clump import clump_name
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.home import Home
@@ -27,7 +25,7 @@ from culm.node.settings.reading import Settings, limits_of, peer_settings, read_
 from culm.node.settings.schema import NODE, PROPOSALS, Section
 from culm.ranges import RangeSet, read_range, read_size
 from culm.types import Log
-from culm.wire.places import parse_author, parse_log, parse_number
+from culm.wire.places import clump_name, parse_author, parse_log
 
 ORIGIN = "command line"
 
@@ -74,11 +72,6 @@ def add_speaking(parser: argparse.ArgumentParser) -> None:
     add_clump(parser)
     add_identity(parser)
     _add_settings(parser, NODE, dialect=None)
-
-
-def number(name: str, least: int = 1) -> Callable[[str], int]:
-    """The type of an argument that is a number, for ``add_argument``; ``name`` is what a message calls it."""
-    return partial(parse_number, name=name, least=least)
 
 
 def add_sizes(parser: argparse._ActionsContainer) -> None:

@@ -13,14 +13,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from culm.errors import ConfigError, StoreFull
 from culm.staging import is_named_pipe, staged_file, sync
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -42,21 +41,33 @@ def note(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """Print a table to stdout. Columns named in ``right`` are right-aligned. Lines are not folded in a pipe."""
+    """Print a table to stdout. Columns named in ``right`` are right-aligned. Lines are folded only on a terminal."""
+    texts = [list(map(str, row)) for row in rows]
+    if not sys.stdout.isatty():
+        _print_plainly([list(columns), *texts], [column in right for column in columns])
+        return
+    from rich.console import Console  # noqa: PLC0415 - rich takes longer to load than most commands run
+    from rich.table import Table  # noqa: PLC0415
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
+    for row in texts:
+        table.add_row(*row)
+    Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+def _print_plainly(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:
+    """The same for a pipe or a file: no colours, and a line for each row, however long, because scripts read it."""
+    from rich.cells import cell_len  # noqa: PLC0415 - the width of a character on a terminal: 0, 1 or 2
+
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    # Folded lines would break scripts; no table is wider than 400 characters.
-    width = None if sys.stdout.isatty() else 400
-    console = Console(width=width, markup=False, highlight=False, emoji=False)
-    if width is None:
-        console.print(table)
-        return
-    with console.capture() as capture:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+        padded = []
+        for text, width, is_right in zip(row, widths, right, strict=True):
+            space = " " * (width - cell_len(text))
+            padded.append(space + text if is_right else text + space)
+        print("  ".join(padded).rstrip())
 
 
 def counted(count: int, noun: str) -> str:
@@ -70,6 +81,8 @@ class Stages:
     """The progress of a job on Spark: a line for each stage, and on a terminal a bar of its finished tasks."""
 
     def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415
+
         self._console = Console(stderr=True)
         self._progress: Progress | None = None
         self._title = ""
@@ -86,6 +99,8 @@ class Stages:
             self._stop()
             return
         if self._progress is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
             self._progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),

@@ -9,14 +9,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
-from culm.bushbaby.clump import clump_name
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_clump, chosen_clump
 from culm.cli.output import print_result
 from culm.errors import ConfigError
 from culm.node.home import Home
 from culm.types import Log
-from culm.wire.places import author_text, log_text, parse_author, parse_log
+from culm.wire.places import author_text, clump_name, log_text, parse_author, parse_log
 
 _LISTS = ("allow_peers", "block_peers", "allow_authors", "block_authors")
 

@@ -9,18 +9,21 @@ Rates are those of the last seconds, not of the whole run, because a peer that b
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
 from culm.cli.output import print_json
 from culm.node.sessions.stats import SessionStats
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 _WINDOW_SECONDS = 5.0  # Rates are averages over this time: shorter jumps about, longer shows a change too late.
 _LEAST_SECONDS = 0.5  # No rate before this time, because the first few bytes say little about it.
@@ -74,6 +77,12 @@ def duration_text(seconds: float) -> str:
 @contextmanager
 def progress_bar(title: str, console: Console | None = None) -> Iterator[ProgressBar]:
     """A bar on stderr, gone when the block ends; invisible if stderr is not a terminal."""
+    if console is None and not sys.stderr.isatty():
+        yield ProgressBar(None, title)
+        return
+    from rich.console import Console  # noqa: PLC0415 - rich takes longer to load than most commands run
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
     console = console or Console(stderr=True)
     progress = Progress(
         TextColumn("{task.description}"),
@@ -90,15 +99,18 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Progres
 
 
 class ProgressBar:
-    """Shows entries and bytes done, with the time left once the total is known."""
+    """Shows entries and bytes done, with the time left once the total is known; without ``progress``, nothing."""
 
-    def __init__(self, progress: Progress, title: str) -> None:
+    def __init__(self, progress: Progress | None, title: str) -> None:
         self._progress = progress
         self._meter = Meter()
-        self._task = progress.add_task(title, total=None, counts="", left="")
+        if progress is not None:
+            self._task = progress.add_task(title, total=None, counts="", left="")
 
     def update(self, entries: int, size: int, total_entries: int | None = None) -> None:
         """Show ``entries`` (of ``total_entries``) and ``size`` bytes done."""
+        if self._progress is None:
+            return
         reading = self._meter.read(entries, size, total_entries)
         self._progress.update(
             self._task, completed=entries, total=reading.total or None, counts=_counts(reading), left=_left(reading)

@@ -6,8 +6,8 @@ from functools import partial
 from itertools import islice
 
 from culm.bamboo import MAX_U64
+from culm.cli.arguments import number
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import number
 from culm.cli.output import print_json, print_result
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, difference, intersect, merge, read_range, write_range

@@ -21,16 +21,18 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from culm.bamboo import Identity
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
-from culm.node.settings.reading import Settings, load
-from culm.node.sharing.kept import KeptPeers
 from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
+
+if TYPE_CHECKING:
+    from culm.node.settings.reading import Settings
+    from culm.node.sharing.kept import KeptPeers
 
 DEFAULT_IDENTITY = "default"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -63,15 +65,19 @@ class Home:
         """The file with what is known of peers."""
         return self.path / "peers.json"
 
-    def kept_peers(self) -> KeptPeers:
+    def kept_peers(self) -> "KeptPeers":
         """What is known of peers, for one process."""
+        from culm.node.sharing.kept import KeptPeers  # noqa: PLC0415 - brings asyncio, which only nodes need
+
         return KeptPeers(self.peers_path)
 
-    def settings(self, given: str | None) -> Settings:
+    def settings(self, given: str | None) -> "Settings":
         """The configuration from the file ``given``, otherwise from the home's ``culm.toml`` if there is one.
 
         ``ConfigError`` if the file is wrong, or if a file that was given is not there.
         """
+        from culm.node.settings.reading import load  # noqa: PLC0415 - brings all protocols, for their limits
+
         path = self.path / "culm.toml" if given is None else Path(given).expanduser()
         return load(path, must_exist=given is not None)
 

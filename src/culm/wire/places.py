@@ -1,4 +1,4 @@
-"""Places as people type and read them: ``AUTHOR``, ``AUTHOR/LOG``, ``AUTHOR/LOG/SEQ``.
+"""Places as people type and read them: ``AUTHOR``, ``AUTHOR/LOG``, ``AUTHOR/LOG/SEQ``; and the names of clumps.
 
 Authors print as 43 base62 characters, because that is shorter than hex and selects with a double click. 64 hex digits
 are accepted as well.
@@ -25,6 +25,17 @@ def place_text(place: Place) -> str:
 def log_text(log: Log) -> str:
     """A log as ``AUTHOR/LOG``."""
     return f"{author_text(log[0])}/{log[1]}"
+
+
+def clump_name(clump: bytes) -> str:
+    """A clump for people: its text, or its bytes in hex; "(no clump)" for the nameless one."""
+    if not clump:
+        return "(no clump)"
+    try:
+        text = clump.decode()
+    except UnicodeDecodeError:
+        text = ""
+    return text if text.isprintable() and text else f"{clump.hex()} (hex)"
 
 
 def parse_author(text: str) -> bytes:

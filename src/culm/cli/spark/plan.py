@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from culm.cli.arguments import number
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import number
 from culm.cli.output import print_json
 from culm.cli.spark.options import add_place, job_options, print_counts
 from culm.errors import ConfigError

@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 
 from culm.bamboo.decimal import size_text
+from culm.cli.arguments import number
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import number
 from culm.cli.output import note, print_json, print_result, print_table
 from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
 

@@ -12,13 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, certificate_pool, has_lipmaalink, lipmaa, path
-from culm.bushbaby.clump import clump_name
 from culm.errors import NotHeld, Place
 from culm.store import LogSummary, ReadableStore
 from culm.store.files import BundleWriter
 from culm.store.survey import Mark, Only, Order, cells_between
 from culm.types import Log
-from culm.wire.places import author_text, log_text
+from culm.wire.places import author_text, clump_name, log_text
 
 Plain = dict[str, Any]
 

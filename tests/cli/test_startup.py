@@ -1,0 +1,74 @@
+"""Commands start fast: each imports only what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import culm
+from culm.cli.command import Commands
+from culm.cli.table import COMMANDS, GROUPS
+
+_CALL = """
+import sys
+from culm.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print("\\n", *sys.modules, file=sys.stderr)
+"""
+
+
+def loaded_by(home: Path, *arguments: str) -> set[str]:
+    """The modules that are imported when a command has ended."""
+    call = [sys.executable, "-c", _CALL, "--home", str(home), *arguments]
+    result = subprocess.run(call, capture_output=True, text=True, check=True)
+    return set(result.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("call", [["--version"], ["--help"], ["lgs"], ["identity", "--help"], ["spark", "nothing"]])
+def test_the_table_is_enough_for_the_words(tmp_path: Path, call: list[str]) -> None:
+    """The version, the help of a group and the answer to a mistyped command import no command and no store."""
+    ours = {name for name in loaded_by(tmp_path, *call) if name.partition(".")[0] == "culm"}
+    assert {"culm", "culm.cli", "culm.cli.command", "culm.cli.table", "culm.errors"} == ours
+
+
+@pytest.mark.parametrize("call", [["init"], ["logs"], ["append", "0", "--text", "x"], ["show", f"{64 * '0'}/0"]])
+def test_local_commands_load_no_node(tmp_path: Path, call: list[str]) -> None:
+    """Commands that use only the store load no event loop, no TLS, no protocol, no numpy, and no terminal's tables."""
+    with_home = loaded_by(tmp_path, "init")
+    loaded = loaded_by(tmp_path, *call)
+    heavy = {"asyncio", "ssl", "cryptography", "numpy", "rich.console", "culm.bushbaby", "culm.intervals", "culm.app"}
+    assert "culm.store.sqlite" in with_home & loaded
+    assert set() == heavy & loaded
+
+
+def test_every_command_of_the_table_runs() -> None:
+    """A module gives each of its commands in the table a function to run, and no others; each group has commands."""
+    for module, commands in COMMANDS.items():
+        leaves = set(commands) - GROUPS
+        registered: set[str] = set()
+
+        class Noted(Commands):
+            def add(self, words: str, run):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+                registered.add(words)  # noqa: B023 - called before the loop goes on
+                return super().add(words, run)
+
+        import_module(f"culm.cli.{module}").register(Noted())
+        assert leaves == registered, module
+    assert {words.rpartition(" ")[0] for words in Commands().loaded() if " " in words} == GROUPS
+
+
+def test_names_of_culm_are_found_at_their_first_use() -> None:
+    """Every name that ``culm`` promises is there, is listed by ``dir``, and an unknown one is an ``AttributeError``."""
+    for name in culm.__all__:
+        assert getattr(culm, name) is not None
+        assert name in dir(culm)
+    assert culm.Store is culm.SQLiteStore
+    with pytest.raises(AttributeError, match="no attribute 'Shop'"):
+        _ = culm.Shop

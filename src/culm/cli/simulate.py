@@ -4,8 +4,8 @@ import argparse
 from typing import Any
 
 from culm.bamboo.decimal import size_text
+from culm.cli.arguments import number
 from culm.cli.command import Commands
-from culm.cli.nodeoptions import number
 from culm.cli.output import print_json, print_table
 from culm.cli.spark.options import add_output, job_options
 from culm.simulation.scenario import PARAMETERS, sweep_of

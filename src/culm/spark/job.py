@@ -28,14 +28,13 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from culm.errors import ConfigError
 from culm.spark.failures import check_installed
 from culm.spark.forks import forks
 from culm.spark.incremental import Increment
 from culm.spark.inputs import plan
 from culm.spark.output import (
     SUMMARY,
-    check_output,
+    check_not_inside,
     count_rows,
     kept_from_workers,
     read_batches,
@@ -127,10 +126,8 @@ def run(
     say = progress or silent
     output = output.absolute()
     task = _Task(plan(inputs), chosen(signatures), with_forks, say)
-    check_output(output, overwrite=overwrite)
-    for path in [*inputs, *([] if state is None else [str(state)])] if overwrite else ():
-        if Path(path).resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: is inside the output {output}, which would be replaced; name another output")
+    for path in [*inputs, *([] if state is None else [str(state)])]:
+        check_not_inside(path, output, overwrite=overwrite)
     if state is None:
         return _run(task, None, output, master, started)
     state = state.absolute()

@@ -17,14 +17,16 @@ import re
 import secrets
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
 from culm.spark.columns import Columns
+from culm.spark.storage import Location, located
+from culm.spark.storage.publishing import check_target, published
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from pyarrow import parquet
@@ -42,12 +44,15 @@ SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
 
-def check_output(output: Path, *, overwrite: bool) -> None:
+def check_output(output: Path | Location, *, overwrite: bool) -> None:
     """Raise ``ConfigError`` if results cannot be written to this folder.
 
     Even with ``overwrite`` a folder is replaced only if it is empty or holds earlier results (``SUMMARY`` is in it), so
     that a wrong path does not delete somebody's data.
     """
+    if isinstance(output, Location):
+        check_target(output, overwrite=overwrite)
+        return
     if not output.parent.is_dir():
         raise ConfigError(f"{output}: there is no folder {output.parent}")
     if not os.access(output.parent, os.W_OK | os.X_OK):
@@ -60,11 +65,26 @@ def check_output(output: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
 
 
-def check_not_inside(source: Path, output: Path, *, overwrite: bool) -> None:
+def check_not_inside(source: str | Path, output: Path | Location, *, overwrite: bool) -> None:
     """Raise ``ConfigError`` if the output cannot be written, or if replacing it would delete the source."""
     check_output(output.absolute(), overwrite=overwrite)
-    if overwrite and source.resolve().is_relative_to(output.resolve()):
+    if overwrite and is_inside(source, output):
         raise ConfigError(f"{source}: is inside the output {output}, which would be replaced; name another output")
+
+
+def is_inside(source: str | Path, output: Path | Location) -> bool:
+    """Whether a file or folder is in another one, or that itself."""
+    (place,) = located([re.sub(r"^([a-z0-9+.-]{2,}):/(?!/)", r"\1://", str(source))])  # Path makes one slash of two
+    if place.is_local or isinstance(output, Path):
+        return (
+            isinstance(output, Path) and place.is_local and Path(place.uri).resolve().is_relative_to(output.resolve())
+        )
+    return f"{_spelled(place)}/".startswith(f"{_spelled(output)}/")
+
+
+def _spelled(location: Location) -> str:
+    """The URI without what schemes that mean the same differ in."""
+    return re.sub(r"^(s3|gs|abfs)[acns]*://", r"\1://", location.uri)
 
 
 def write_table(table: DataFrame, folder: Path) -> None:
@@ -237,12 +257,17 @@ def place_of(path: Path) -> str:
 
 
 @contextmanager
-def whole_folder(output: Path) -> Iterator[Path]:
+def whole_folder(output: Path | Location) -> Iterator[Path]:
     """A new folder to fill, which takes the place of ``output`` at the end of the block. It is removed on an exception.
 
     Earlier results at ``output`` stay until then. They are moved aside first, because a folder cannot be renamed onto
-    one that is not empty, and moved back if renaming fails.
+    one that is not empty, and moved back if renaming fails. Of a location elsewhere, ``culm.spark.storage.publishing``
+    tells the rules.
     """
+    if isinstance(output, Location):
+        with published(output) as made:
+            yield made
+        return
     token = secrets.token_hex(4)
     folder = output.with_name(f".{output.name}.partial-{token}")
     folder.mkdir()

@@ -27,9 +27,17 @@ def add_place(parser: argparse.ArgumentParser, *, without_spark: str | None = No
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add the options for where the results go."""
     parser.add_argument(
-        "--output", metavar="DIR", required=True, type=Path, help="folder for the results; this command makes it"
+        "--output", metavar="DIR", required=True, type=_place, help="folder or URI for results; this command makes it"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace an earlier output")
+
+
+def _place(text: str) -> Any:  # noqa: ANN401 - a path, or a location of a package that is imported if it is needed
+    if "://" not in text:
+        return Path(text)
+    from culm.spark.storage import target  # noqa: PLC0415 - Spark is an extra
+
+    return target(text)
 
 
 def job_options(arguments: argparse.Namespace) -> dict[str, Any]:

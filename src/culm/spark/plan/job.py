@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.output import SUMMARY, check_output, kept, whole_folder
+from culm.spark.output import SUMMARY, check_not_inside, kept, whole_folder
 from culm.spark.plan.given import read_rows
 from culm.spark.plan.planning import BUCKETS, plan
 from culm.spark.plan.tables import TABLES
@@ -54,10 +54,8 @@ def run_plan(
     say = progress or (lambda _line: None)
     output = output.absolute()
     inputs = {path: _existing(path) for path in (have, want, sizes, peers) if path is not None}
-    check_output(output, overwrite=overwrite)
-    for path, found in inputs.items() if overwrite else ():
-        if found.resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: is inside the output {output}, which would be replaced; name another output")
+    for found in inputs.values():
+        check_not_inside(found, output, overwrite=overwrite)
     with running(master, say) as spark, whole_folder(output) as folder:
         tables = {path: read_rows(spark, found) for path, found in inputs.items()}
         say("comparing what is held and what is wanted")

@@ -27,7 +27,7 @@ from culm.spark.gather import PACKS
 from culm.spark.inputs import plan
 from culm.spark.output import (
     SUMMARY,
-    check_output,
+    check_not_inside,
     count_rows,
     kept,
     read_batches,
@@ -115,10 +115,8 @@ def run_select(
     job = _Job(plan(inputs), signatures_chosen(signatures), Path(requests).absolute(), progress or silent)
     if not job.requests.exists():
         raise ConfigError(f"{requests}: there is no such file or folder")
-    check_output(output, overwrite=overwrite)
-    for path in [*inputs, requests] if overwrite else ():
-        if Path(path).resolve().is_relative_to(output.resolve()):
-            raise ConfigError(f"{path}: is inside the output {output}, which would be replaced; name another output")
+    for path in [*inputs, requests]:
+        check_not_inside(path, output, overwrite=overwrite)
     with running(master, job.say) as spark, whole_folder(output) as folder:
         counts = job.run(spark, folder, bundles=bundles)
         rmtree(folder / "work")

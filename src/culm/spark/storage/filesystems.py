@@ -66,6 +66,11 @@ def scheme_of(uri: str) -> str:
     return found[1].lower() if found else ""
 
 
+def bucket_of(uri: str, path: str) -> str:
+    """The bucket or container that a path of an object store begins with; "" for other file systems."""
+    return path.partition("/")[0] if scheme_of(uri) in {*_S3, "gs", "gcs", "abfs", "abfss"} else ""
+
+
 def settings_here(given: dict[str, str] | None = None) -> Settings:
     """The settings for other machines' files: those of the environment, of the active session, and ``given``.
 

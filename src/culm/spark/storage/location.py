@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 from culm.errors import ConfigError
-from culm.spark.storage.filesystems import Settings, filesystem, said, scheme_of, settings_here
+from culm.spark.storage.filesystems import Settings, bucket_of, filesystem, said, scheme_of, settings_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,6 +54,10 @@ class Location:
     def __truediv__(self, name: str) -> Location:
         """What lies in this folder under a name."""
         return Location(f"{self.uri.rstrip('/')}/{name}", self.settings)
+
+    def absolute(self) -> Location:
+        """Itself: locations are absolute."""
+        return self
 
     @property
     def name(self) -> str:
@@ -96,7 +100,7 @@ class Location:
             yield from every.values()
 
     def _missing(self, system: FileSystem, path: str) -> str:
-        bucket = path.partition("/")[0]
+        bucket = bucket_of(self.uri, path)
         if bucket and not _is_there(system.get_file_info(bucket)):
             return "there is no such bucket"
         return "nothing matches" if _GLOB.search(path) else "there is no such file or folder"

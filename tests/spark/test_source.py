@@ -12,6 +12,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
 from pyspark.sql.types import StructType
 
@@ -21,11 +22,14 @@ from culm.errors import ConfigError, CulmError, NetworkError
 from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
+from culm.spark.inputs import plan
+from culm.spark.scan import scan
 from culm.spark.source import CulmSource
 from culm.spark.source.entries import ENTRIES
 from culm.spark.source.options import Options
 from culm.spark.source.peers import PeerStream
 from culm.spark.source.writer import BundlesWriter
+from culm.spark.storage import Location, located
 from culm.store import SQLiteStore
 from culm.store.exchange import Importer
 from culm.store.files import EntryRecord, read_records
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from pyarrow.fs import FileSystem
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.spark.defects import DataSet
@@ -246,7 +251,7 @@ def test_logs_that_are_not_together(tmp_path: Path, where: str) -> None:
     """If a log's rows are apart, in a task or in several, nothing is written, and the error says what to write."""
     logs = [build_log(2, seed=seed).entries for seed in (1, 2)]
     batch = pa.record_batch({"encoded": [logs[at][number].encoded for number in (0, 1) for at in (0, 1)]})
-    writer = BundlesWriter(str(tmp_path / "export"), ["encoded"], overwrite=False, by_log=True)
+    writer = BundlesWriter(Location(str(tmp_path / "export")), ["encoded"], overwrite=False, by_log=True)
     with pytest.raises(CulmError, match=r"write df.repartition\('author', 'log_id'\).sortWithinPartitions"):
         if where == "partition":
             writer.write(iter([batch]))
@@ -254,6 +259,23 @@ def test_logs_that_are_not_together(tmp_path: Path, where: str) -> None:
             writer.commit([writer.write(iter([batch.slice(at, 1)])) for at in (0, 2)])
     writer.abort([])
     assert [] == list(tmp_path.iterdir())
+
+
+def test_bundles_go_to_buckets(s3: tuple[str, FileSystem]) -> None:
+    """Bundles are written into a bucket: those of successful tasks, and with ``overwrite`` no earlier ones."""
+    log = build_log(4)
+    (folder,) = located([f"{s3[0]}/export"])
+    batch = pa.record_batch({"encoded": [entry.encoded for entry in log.entries]})
+    for rows in (4, 2):
+        writer = BundlesWriter(folder, ["encoded"], overwrite=True)
+        writer.write(iter([batch]))  # of a task that Spark ran twice
+        writer.commit([writer.write(iter([batch.slice(0, rows)])), writer.write(iter([]))])
+    (split,) = plan([folder.uri])
+    assert [entry.encoded for entry in log.entries[:2]] == [row.encoded for piece in split for row in scan(piece)]
+    failed = BundlesWriter(folder, ["encoded"], overwrite=False)
+    failed.write(iter([batch]))
+    failed.abort([])
+    assert 1 == len([one for one in s3[1].get_file_info(fs.FileSelector(f"{s3[0][6:]}/export")) if one.is_file])
 
 
 def test_writing_needs_a_mode(spark: SparkSession, store: Path, tmp_path: Path) -> None:

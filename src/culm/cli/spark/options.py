@@ -40,6 +40,15 @@ def _place(text: str) -> Any:  # noqa: ANN401 - a path, or a location of a packa
     return target(text)
 
 
+def state_folder(text: str) -> Path:
+    """A folder for a state, which cannot be a URI."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError(
+            f"a state needs locks, which {text} has not; name a folder of this machine or of a shared disk"
+        )
+    return Path(text)
+
+
 def job_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments that every job takes, from the options of ``add_place`` and ``add_signatures``."""
     given = vars(arguments)

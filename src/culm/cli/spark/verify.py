@@ -8,13 +8,12 @@ functions: ``culm --help`` works without it, and other commands start fast.
 """
 
 import argparse
-from pathlib import Path
 
 from culm.bamboo.decimal import size_text
 from culm.cli.arguments import number
 from culm.cli.command import Commands
 from culm.cli.output import note, print_json, print_result, print_table
-from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts
+from culm.cli.spark.options import add_place, add_signatures, job_options, print_counts, state_folder
 
 _INPUTS = "stores, export files, Parquet of entries; folders, globs and URIs of them"
 _SHOWN = 20  # forks in the table; the output folder has all
@@ -27,7 +26,10 @@ def register(commands: Commands) -> None:
     add_place(verify, without_spark="small inputs need no Spark")
     add_signatures(verify)
     verify.add_argument(
-        "--state", metavar="DIR", type=Path, help="verify only what is new since the last run with this state folder"
+        "--state",
+        metavar="DIR",
+        type=state_folder,
+        help="verify only what is new since the last run with this state folder",
     )
     verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
     forks = commands.add("spark forks", _forks)

@@ -17,6 +17,7 @@ from culm.spark.source.peers import PeerStream
 from culm.spark.source.rows import entry_batches
 from culm.spark.source.stores import StoreStream
 from culm.spark.source.writer import BundlesWriter
+from culm.spark.storage import located
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +52,8 @@ class CulmSource(DataSource):
         """A writer of bundles into a folder."""
         (path,) = paths_of(self.options)
         by_log = Options.parse(self.options).by_log
-        return BundlesWriter(path, schema.names, overwrite=overwrite, by_log=by_log)
+        (folder,) = located([path], settings_of(self.options))
+        return BundlesWriter(folder, schema.names, overwrite=overwrite, by_log=by_log)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream of what stores get. For a peer this raises, and Spark then asks for ``simpleStreamReader``."""

@@ -1,22 +1,25 @@
 """Writing entries as bundles: a file for each task, or for each log.
 
-Tasks write into a hidden folder beside the final one. When all have succeeded, the driver moves the files that they
-name; so a job that fails leaves nothing in the final folder, nor does a task that Spark ran twice.
+Tasks write into a hidden folder beside the final one, or in it if it lies elsewhere. When all have succeeded, the
+driver moves the files that they name; so a job that fails leaves no file in the final folder, nor does a task that
+Spark ran twice. In an object store a move is a copy: if the driver fails between two of them, some of the bundles are
+there, each of them whole.
 """
 
 from __future__ import annotations
 
 import secrets
-import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from culm.bamboo import Entry
 from culm.errors import ConfigError, CulmError, EncodingError
+from culm.spark.storage import Location
+from culm.spark.storage.filesystems import said
 from culm.store.files import BundleWriter
 from culm.wire.places import log_text
 
@@ -41,36 +44,42 @@ class Written(WriterCommitMessage):
 class BundlesWriter(DataSourceArrowWriter):
     """Writes rows with a column ``encoded``, and perhaps ``payload``, into a folder of bundles.
 
-    The folder must be under the same path on all machines. Rows without an entry, such as rejects, cannot be written:
-    the job fails and says so. With ``by_log`` the rows of each log must come together, in one task.
+    Without a URI the folder must be under the same path on all machines. Rows without an entry, such as rejects, cannot
+    be written: the job fails and says so. With ``by_log`` the rows of each log must come together, in one task.
     ``ConfigError`` for a missing column and a folder that cannot be made.
     """
 
-    def __init__(self, path: str, columns: Sequence[str], *, overwrite: bool, by_log: bool = False) -> None:
-        self._folder = Path(path.removeprefix("file://")).absolute()
+    def __init__(self, folder: Location, columns: Sequence[str], *, overwrite: bool, by_log: bool = False) -> None:
+        self._folder = folder
         self._columns = [name for name in ("encoded", "payload") if name in columns]
         self._overwrite = overwrite
         self._by_log = by_log
         if "encoded" not in self._columns:
             raise ConfigError("to write entries, the DataFrame needs a binary column 'encoded'")
-        if self._folder.exists() and not self._folder.is_dir():
-            raise ConfigError(f"{self._folder}: is there already, and is not a folder")
-        if not self._folder.parent.is_dir():
-            raise ConfigError(f"{self._folder}: there is no folder {self._folder.parent}")
-        self._token = secrets.token_hex(4)
-        self._staging = self._folder.with_name(f".{self._folder.name}.partial-{self._token}")
-        self._staging.mkdir()  # here, so that a task that is late after a failure does not make it again
+        partial = f"partial-{secrets.token_hex(8)}"
+        parent = Location(folder.uri.rstrip("/").rpartition("/")[0] or "/", folder.settings)
+        # Object stores have no hidden folders beside a bucket, and moving within the folder is as good there.
+        self._staging = parent / f".{folder.name}.{partial}" if folder.is_local else folder / f"_{partial}"
+        with said(folder.uri, "be written"):
+            system, path = folder.filesystem()
+            if system.get_file_info(path).type.name == "File":
+                raise ConfigError(f"{folder}: is there already, and is not a folder")
+            if folder.is_local and system.get_file_info(parent.uri).type.name != "Directory":
+                raise ConfigError(f"{folder}: there is no folder {parent}")
+            # Made here, so that a task that is late after a failure does not make it again.
+            system.create_dir(self._staging.filesystem()[1], recursive=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write the rows of one task; called in a worker."""
         token = secrets.token_hex(8)
+        system, staging = self._staging.filesystem()
         names: list[str] = []
         for log, rows in groupby(_rows(iterator, self._columns), key=self._bundle_of):
             name = f"part-{token}.bundle" if log is None else f"{log_text(log).replace('/', '-')}.{token}.bundle"
             if name in names:
                 raise CulmError(f"entries of the log {log_text(log or (b'', 0))} are not together: {_TOGETHER}")
             names.append(name)
-            with (self._staging / name).open("wb", _BUFFER) as stream:
+            with system.open_output_stream(f"{staging}/{name}", buffer_size=_BUFFER) as stream:
                 bundle = BundleWriter(stream)
                 for entry, payload in rows:
                     bundle.entry(entry)
@@ -92,16 +101,24 @@ class BundlesWriter(DataSourceArrowWriter):
         if len(set(final.values())) < len(final):
             self.abort(messages)
             raise CulmError(f"entries of one log are in several partitions: {_TOGETHER}")
-        if self._overwrite and self._folder.exists():
-            shutil.rmtree(self._folder)
-        self._folder.mkdir(exist_ok=True)
-        for name in written:
-            (self._staging / name).rename(self._folder / final[name])
-        shutil.rmtree(self._staging, ignore_errors=True)
+        with said(self._folder.uri, "be written"):
+            system, folder = self._folder.filesystem()
+            staging = self._staging.filesystem()[1]
+            system.create_dir(folder, recursive=True)
+            before = [one.location for one in self._folder.listed()] if self._overwrite else []
+            for name in written:
+                system.move(f"{staging}/{name}", f"{folder}/{final[name]}")
+            kept = {f"{folder}/{name}" for name in final.values()}
+            for old in before:
+                if old.filesystem()[1] not in kept:
+                    system.delete_file(old.filesystem()[1])
+            system.delete_dir(staging)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - nothing is kept
         """Remove the files of all tasks; called on the driver when the job has failed."""
-        shutil.rmtree(self._staging, ignore_errors=True)
+        with suppress(OSError):
+            system, staging = self._staging.filesystem()
+            system.delete_dir(staging)
 
 
 def _rows(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[Entry, bytes | None]]:

@@ -19,6 +19,7 @@ import pytest
 from culm.bamboo import Identity
 from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreMissing
 from culm.store import SQLiteStore, State, opening, schema
+from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.rows import in_order
 from culm.testing import build_log
@@ -28,7 +29,6 @@ from tests.store.model import look
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from culm.store.database import Database
 
 LOG = build_log(40, payload_size=3000)
 NAME = LOG.entries[0].log
@@ -540,7 +540,7 @@ def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.Mo
         connection = database_of(store).connection
 
         assert before == look(store, NAME)
-        assert (len(steps),) == connection.execute("PRAGMA user_version").fetchone()
+        assert (len(steps) + 1,) == connection.execute("PRAGMA user_version").fetchone()
         assert [] == connection.execute("SELECT x FROM more").fetchall()
 
 
@@ -564,18 +564,35 @@ def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_first_opening_that_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If making the tables fails the file is still one that can become a store."""
-    first = opening.MIGRATIONS[0]
-
-    def fail(database: Database) -> None:
-        first(database)
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(opening, "MIGRATIONS", [fail])
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(opening, "NEWEST", f"{schema.NEWEST}nonsense;\n")
+        with pytest.raises(StoreError, match="nonsense"):
             SQLiteStore(place)
     with SQLiteStore(place) as store:
         assert 40 == store.add(LOG.items()).added
+
+
+@pytest.mark.parametrize("version", range(1, schema.VERSION))
+def test_a_migrated_store_is_as_a_fresh_one(tmp_path: Path, version: int) -> None:
+    """An empty store of any version is migrated to the definitions and rows of a fresh store, letter by letter."""
+    with closing(sqlite3.connect(tmp_path / "old.db")) as connection:
+        connection.executescript(schema.SCRIPTS[0])
+        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+    with closing(Database(tmp_path / "old.db")) as database, database.transaction() as connection:
+        for step in opening.MIGRATIONS[: version - 1]:
+            step(database)
+        connection.execute(f"PRAGMA user_version = {version}")
+    dumps = []
+    for file in ("old.db", "fresh.db"):
+        SQLiteStore(tmp_path / file).close()
+        with closing(sqlite3.connect(tmp_path / file)) as connection:
+            numbers = [
+                connection.execute(f"PRAGMA {number}").fetchone() for number in ("user_version", "application_id")
+            ]
+            dumps.append((sorted(connection.iterdump()), numbers))
+
+    assert "ALTER" not in schema.NEWEST
+    assert dumps[0] == dumps[1]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])

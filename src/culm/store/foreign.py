@@ -15,7 +15,7 @@ from functools import cache
 
 from culm.errors import StoreDamaged
 from culm.store.database import Database
-from culm.store.schema import SCRIPTS
+from culm.store.schema import NEWEST, SCRIPTS, VERSION
 
 _OF_SQLITE = {"sqlite_sequence", "sqlite_stat1", "sqlite_stat4"}
 _ADVICE = "somebody has changed the file, so take another copy"
@@ -40,7 +40,7 @@ def check_definitions(database: Database, version: int) -> None:
 def _expected(version: int) -> _Definitions:
     connection = sqlite3.connect(":memory:")
     try:
-        for script in SCRIPTS[:version]:
+        for script in [NEWEST] if version == VERSION else SCRIPTS[:version]:
             connection.executescript(script)
         return _definitions(connection)
     finally:

@@ -4,9 +4,10 @@
 registers two hooks. Before a commit the record index is brought up to date with the entries. After it, the files of
 payloads that were dropped are deleted: not before, because a transaction that is rolled back still needs them.
 
-A migration starts from an empty file, or from what an earlier version of Culm made. Each step adds to the tables of the
-step before, inside one transaction, so a program that is killed leaves the store of the old version behind. A step
-never changes afterwards: stores of its version exist, and their tables hold its text.
+An empty file gets the tables of the newest version at once. A migration starts from what an earlier version of Culm
+made. Each step adds to the tables of the step before, inside one transaction, so a program that is killed leaves the
+store of the old version behind. A step never changes afterwards: stores of its version exist, and their tables hold its
+text.
 """
 
 import sqlite3
@@ -25,8 +26,8 @@ from culm.store.schema import (
     APPLICATION_ID,
     IS_COMPLETE,
     IS_VERIFIED,
+    NEWEST,
     VERSION,
-    VERSION_1,
     VERSION_2,
     VERSION_3,
     VERSION_4,
@@ -82,11 +83,6 @@ def _drop_files(database: Database) -> Callable[[], object] | None:
 # -- migrations ---------------------------------------------------------------------------------------------------
 
 
-def _to_version_1(database: Database) -> None:
-    _run(database.connection, VERSION_1)
-    database.connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
 def _to_version_2(database: Database) -> None:
     """The record index."""
     _run(database.connection, VERSION_2)
@@ -139,9 +135,8 @@ def _to_version_7(database: Database) -> None:
     _run(database.connection, VERSION_7)
 
 
-# MIGRATIONS[n] turns a store of version n into one of version n + 1, within one transaction.
+# The steps from version 1 on, each to the next version.
 MIGRATIONS: list[Callable[[Database], None]] = [
-    _to_version_1,
     _to_version_2,
     _to_version_3,
     _to_version_4,
@@ -155,10 +150,15 @@ def migrate(database: Database) -> None:
     """Bring the tables to the newest version, or make them in an empty file. Call inside a writing transaction."""
     connection = database.connection
     version = schema_version(connection)
-    for step in MIGRATIONS[version:]:
-        step(database)
-    if version < len(MIGRATIONS):
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    if version == 0:
+        _run(connection, NEWEST)
+        index.rebuild(connection)  # An empty index has a block, too: the one that all records go into.
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    else:
+        for step in MIGRATIONS[version - 1 :]:
+            step(database)
+    if version <= len(MIGRATIONS):
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
 
 
 def _run(connection: sqlite3.Connection, script: str) -> None:

@@ -23,7 +23,6 @@ from culm.errors import ConfigError, CulmError
 from culm.spark import job as verify_job
 from culm.spark import report, run
 from culm.spark.columns import Columns
-from culm.spark.report import engines
 from culm.spark.report import job as report_job
 from culm.spark.report.coverage import CELLS
 from culm.spark.report.numbers import (
@@ -174,12 +173,8 @@ def timeless(html: str) -> str:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
-def test_spark_counts_the_same(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Spark every table, and the page, is what it is without.
-
-    Steps get few rows at once, so that logs and their stretches are cut, and portions end within logs.
-    """
-    monkeypatch.setattr(engines, "_STEP_ROWS", 7)
+def test_spark_counts_the_same(made: Made, tmp_path: Path) -> None:
+    """On Spark every table, and the page, is what it is without."""
     found = report.run(str(made.results), tmp_path / "report", logs=40)
     assert all_numbers(made.output) == all_numbers(tmp_path / "report")
     assert timeless(made.html) == timeless((tmp_path / "report" / report.PAGE).read_text(encoding="utf-8"))

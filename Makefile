@@ -17,6 +17,7 @@ SOAK_ARGS ?=
 HOSTILE_ARGS ?=
 AUDIT_SERVICE ?= pypi
 MODELS ?= 20
+MAVEN ?=
 
 # Where this is set, each of the hundreds of processes that the tests start compiles all its modules again, and pytest
 # rewrites the asserts of all tests again. `make clean` removes what is written.
@@ -26,12 +27,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+LAKEHOUSE := build/lakehouse
 # The folders that hold Python, as far as they are there.
 CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage lint format types storm crash models mutants soak hostile audit screenshots cluster bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -90,6 +92,11 @@ screenshots: $(READY)  ## take pictures of the status page, into build/screensho
 cluster: $(READY)  ## run the tests on a standalone Spark cluster and through Spark Connect (minutes)
 	@$(BIN)/python -m pytest tests/spark/test_cluster.py -m cluster
 
+lakehouse: $(LAKEHOUSE)/delta/.ready $(LAKEHOUSE)/iceberg/.ready  ## write and read Delta and Iceberg tables, each on the newest Spark it has jars for (MAVEN=URL of a mirror)
+	@for format in delta iceberg; do CULM_LAKEHOUSE=$(LAKEHOUSE)/$$format \
+		$(LAKEHOUSE)/$$format/bin/python -m pytest -W "ignore:unclosed:ResourceWarning" tests/lakehouse -m lakehouse \
+		|| exit; done  # PySpark 4.1 and 4.2 leave sockets to the garbage collection
+
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
@@ -123,7 +130,9 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra remote --extra status --group build --group dev --group docs --group fuzz \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
-	@for name in build base dev; do \
+	@for format in delta iceberg; do $(UV_COMPILE) pyproject.toml --extra spark --group build --group $$format \
+		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/$$format.lock >/dev/null; done
+	@for name in build base dev delta iceberg; do \
 		{ echo '$(LOCK_HEADER)'; cat build/lock/$$name.lock; } > requirements/$$name.lock; done
 
 # pip-audit asks a service for known vulnerabilities; it is no dependency either. Without --strict it takes what the
@@ -155,4 +164,16 @@ $(READY): pyproject.toml requirements/build.lock requirements/dev.lock | python-
 	@$(PIP) install --require-hashes -r requirements/build.lock
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/dev.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# A table format has jars for one PySpark at a time, and Delta's and Iceberg's newest are for different ones, so each
+# format has an environment of its own. Its jars lie beside it, so that nothing is resolved when Spark starts.
+$(LAKEHOUSE)/%/.ready: pyproject.toml requirements/build.lock requirements/%.lock requirements/%.jars | python-check
+	@echo "setting up $(@D) (the first time takes a few minutes)"
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@$(PYTHON) -m tests.lakehouse.jars requirements/$*.jars $(@D)/jars $(if $(MAVEN),--repository "$(MAVEN)")
+	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/build.lock
+	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-build-isolation \
+		-r requirements/$*.lock
+	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation --editable .
 	@touch $@

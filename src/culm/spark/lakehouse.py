@@ -1,0 +1,124 @@
+"""Verdicts as a table of a catalog, in Parquet, Delta or Iceberg: written once, and merged into day by day.
+
+A folder of Parquet can be replaced, but its readers then see no table for a moment, and yesterday's verdicts are gone.
+Delta and Iceberg commit each change as one step, and keep the versions before it: a reader sees a whole version, and
+can ask for that of yesterday. So the verdicts of a run with a state, which are those that are new or changed, are
+merged into such a table::
+
+    lakehouse.write(spark.verify(entries), "lake.trusted.verdicts", "iceberg")
+    lakehouse.merge(changes, "lake.trusted.verdicts")
+
+A merge that is repeated changes nothing, because an entry has one row. So a run that fails after it can be run again.
+
+The session brings the format: its jars (``spark.jars``), its extensions and its catalogs are the user's settings.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from culm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("parquet", "delta", "iceberg")
+MODES = ("error", "overwrite", "append")
+
+KEY = ("author", "log_id", "seqnum", "entry_hash")
+"""The columns by which two rows are of the same entry."""
+
+# A part of a table's name: any text in backquotes (a backquote in it is doubled), or what needs none.
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
+
+# What to do about the errors of Spark that are due to settings or names, by the words that name them in Spark's text.
+# Parquet has no MERGE, because its folders have no commits.
+_HINTS = {
+    "[UNSUPPORTED_FEATURE.TABLE_OPERATION]": "its format has no MERGE; use delta or iceberg, or overwrite it",
+    "[DATA_SOURCE_NOT_FOUND]": "the session has no jars of that format, or not all of its settings: spark.jars, "
+    "spark.sql.extensions, spark.sql.catalog",
+    "Couldn't find a catalog": "the session has no such catalog; set spark.sql.catalog.NAME",
+    "[REQUIRES_SINGLE_PART_NAMESPACE]": "the session has no such catalog; set spark.sql.catalog.NAME",
+    "[TABLE_OR_VIEW_ALREADY_EXISTS]": "is there already; overwrite it, or merge into it",
+    "[SCHEMA_NOT_FOUND]": "its database is not there; make it with CREATE SCHEMA",
+}
+
+
+def write(verdicts: DataFrame, table: str, table_format: str = "delta", mode: str = "error") -> None:
+    """Write verdicts as a table ``CATALOG.DB.NAME`` (or ``DB.NAME``, or Delta's ``delta.`/FOLDER```).
+
+    ``mode`` is what happens if the table is there: ``error``, ``overwrite`` (its rows are replaced; Delta and Iceberg
+    keep the version before) or ``append``. ``ConfigError`` if an argument is none of these, if a column of ``KEY`` is
+    missing, or if the session cannot write such a table. Runs the verification, if ``verdicts`` is a plan so far.
+    """
+    _check(verdicts, FORMATS, table_format, "table_format")
+    _check(verdicts, MODES, mode, "mode")
+    name = quoted(table)
+    with _explained(table):
+        verdicts.write.format(table_format).mode(mode).saveAsTable(name)
+
+
+def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
+    """Bring a table up to date with verdicts that are new or changed, in one commit; make the table if it is missing.
+
+    ``changes`` has at most one row for each entry. Rows of other entries stay as they are. ``table_format`` is only for
+    a table that is made. ``ConfigError`` if the table's format has no MERGE, as Parquet; else as for ``write``.
+    """
+    _check(changes, FORMATS, table_format, "table_format")
+    if not exists(changes.sparkSession, table):
+        write(changes, table, table_format)
+        return
+    same = " AND ".join(f"known.{name} = new.{name}" for name in KEY)
+    with _explained(table):
+        changes.sparkSession.sql(
+            f"MERGE INTO {quoted(table)} AS known USING {{changes}} AS new ON {same}"
+            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+            changes=changes,
+        ).collect()
+
+
+def exists(spark: SparkSession, table: str) -> bool:
+    """Whether there is a table of that name. ``ConfigError`` if the name is none, or its catalog is not there."""
+    with _explained(table):
+        return bool(spark.catalog.tableExists(quoted(table)))
+
+
+def quoted(table: str) -> str:
+    """The name of a table as it stands in SQL, each part in backquotes; ``ConfigError`` if it is not a name."""
+    parts, at = [], 0
+    while found := _PART.match(table, at):
+        parts.append(found[1] or found[2].replace("`", "``"))
+        at = found.end()
+        if table[at : at + 1] != ".":
+            break
+        at += 1
+    if not found or at != len(table):
+        raise ConfigError(f"{table!r} is not the name of a table; expected CATALOG.DB.NAME")
+    return ".".join(f"`{part}`" for part in parts)
+
+
+def _check(verdicts: DataFrame, known: tuple[str, ...], given: str, name: str) -> None:
+    if given not in known:
+        raise ConfigError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+    lacking = [column for column in KEY if column not in verdicts.columns]
+    if lacking:
+        raise ConfigError(f"verdicts need the columns {', '.join(KEY)}; there is no {', '.join(lacking)}")
+
+
+@contextmanager
+def _explained(table: str) -> Iterator[None]:
+    """Turn Spark's errors about settings and names into a ``ConfigError`` that says what to do."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        hint = next((hint for words, hint in _HINTS.items() if words in str(error)), None)
+        if hint is None:
+            raise
+        raise ConfigError(f"{table}: {hint}") from error

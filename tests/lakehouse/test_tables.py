@@ -1,0 +1,55 @@
+"""Verdicts in Delta and Iceberg tables: real jars, real tables, read back with Spark and without a JVM."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow import parquet
+
+from culm.spark import lakehouse
+from tests.lakehouse.page import on_the_page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.lakehouse, pytest.mark.timeout(900)]
+
+Rows = list[dict[str, Any]]
+
+
+def rows(table: pa.Table) -> Rows:
+    """The rows by key. How often an entry was there is left out, since a copy alone changes no verdict."""
+    found: Rows = table.drop_columns("copies").to_pylist()
+    return sorted(found, key=lambda row: [row[name] for name in lakehouse.KEY])
+
+
+def test_two_days_in_a_table(spark: SparkSession, kind: str, warehouse: Path, days: Path) -> None:
+    """What stands on the page, in its order: verdicts come back row by row, with Spark and without, of both days.
+
+    The second day has changed verdicts and new ones, and is merged twice, as by a run that is repeated.
+    """
+    name, first, second, before, without_java = on_the_page("python", kind)
+    monday, tuesday, both = (rows(parquet.read_table(days / day / "verdicts")) for day in ("monday", "tuesday", "both"))
+    keys = [{tuple(row[key] for key in lakehouse.KEY) for row in table} for table in (monday, tuesday)]
+    assert keys[0] & keys[1]
+    assert keys[1] - keys[0]
+
+    page: dict[str, Any] = {}
+    exec(name.replace("/srv/lake", str(warehouse)), page)
+    exec(first, page)
+    assert monday == rows(spark.table(page["table"]).toArrow())
+    evening = spark.sql("SELECT string(current_timestamp() + INTERVAL 1 SECOND)").collect()[0][0]
+    time.sleep(2)  # the formats take the time of a version from the machine's clock
+    exec(second, page)
+    assert both == rows(spark.table(page["table"]).toArrow())
+    exec(second, page)
+    assert both == rows(spark.table(page["table"]).toArrow())
+    exec(without_java.replace("/srv/lake", str(warehouse)), page)
+    assert both == rows(page["whole"])
+    exec(before.replace("2026-11-23 22:00:00", evening), page)
+    assert monday == rows(page["before"].toArrow())

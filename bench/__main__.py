@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from bench import (
+    balance,
     cluster,
     compression,
     fingerprint,
@@ -28,6 +29,7 @@ from bench import (
 from bench.harness import Figure, from_json, report
 
 BENCHMARKS = {
+    "balance": balance.run,
     "verification": verification.run,
     "replication": replication.run,
     "intervals": intervals.run,

@@ -45,6 +45,11 @@ class Columns:
         """The columns of a class of rows, by the types of its fields: an ``int`` is a ``BIGINT``."""
         return cls(**{name: _kind(hint) for name, hint in get_type_hints(row, include_extras=True).items()})
 
+    @classmethod
+    def in_sql(cls, ddl: str) -> Columns:
+        """The columns of a schema in SQL, written as ``ddl`` is."""
+        return cls(**dict(column.split() for column in ddl.split(", ")))
+
     @property
     def ddl(self) -> str:
         """The columns as a schema in SQL: ``author BINARY, log BIGINT``."""

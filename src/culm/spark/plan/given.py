@@ -6,7 +6,8 @@ read is not: it becomes a reject (``culm.spark.plan.rows``), because tables of m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from culm.errors import ConfigError
 from culm.spark.output import place_of
@@ -16,14 +17,19 @@ from culm.spark.plan.rows import GIVEN, HAVE, SIZES, WANT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-_COLUMNS = {
-    HAVE: ("peer", "author", "log_id", "ranges"),
-    WANT: ("peer", "author", "log_id", "ranges"),
-    SIZES: ("author", "log_id", "metadata_bytes", "payload_bytes"),
+N = TypeVar("N", int, float)
+_NUMBER = ("string", "tinyint", "smallint", "int", "bigint", "decimal")
+_BYTES = ("binary", "string")
+_LOG = {"author": _BYTES, "log_id": _NUMBER}
+_RANGES = {"peer": ("string",), **_LOG, "ranges": _BYTES}
+_COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
+    HAVE: _RANGES,
+    WANT: _RANGES,
+    SIZES: {**_LOG, "metadata_bytes": _NUMBER, "payload_bytes": _NUMBER},
 }
-_TEXT_OR_BYTES = ("author", "ranges")
+"""The columns of each table, with the types that they may have (a decimal of any size)."""
 
 
 def read_rows(spark: SparkSession, path: Path) -> DataFrame:
@@ -48,35 +54,16 @@ def given(table: DataFrame, name: str) -> DataFrame:
 
     ``ConfigError`` if a column is missing or of a wrong type.
     """
-    from pyspark.sql import functions as sql
-
-    types = dict(table.dtypes)
-    columns: dict[str, Column] = {"given": sql.lit(name)}
-    for column in _COLUMNS[name]:
+    types, columns = dict(table.dtypes), dict.fromkeys(GIVEN.names, "NULL")
+    columns["given"] = f"'{name}'"
+    for column, accepted in _COLUMNS[name].items():
         kind = types.get(column)
         if kind is None:
             raise ConfigError(f"the table {name!r} has no column {column!r}; it needs {', '.join(_COLUMNS[name])}")
-        _check_type(name, column, kind)
-        as_text = column in _TEXT_OR_BYTES and kind == "string"
-        value = sql.col(column) if kind == "binary" else sql.col(column).cast("string")
-        columns[f"{column}_text" if as_text else column] = value
-    return table.select(
-        [columns.get(column, sql.lit(None)).cast(kind.lower()).alias(column) for column, kind in GIVEN.types.items()]
-    )
-
-
-def _check_type(table: str, column: str, kind: str) -> None:
-    is_number = kind in ("tinyint", "smallint", "int", "bigint") or kind.startswith("decimal")
-    fits = {
-        "peer": kind == "string",
-        "author": kind in ("binary", "string"),
-        "ranges": kind in ("binary", "string"),
-        "log_id": kind == "string" or is_number,
-        "metadata_bytes": kind == "string" or is_number,
-        "payload_bytes": kind == "string" or is_number,
-    }
-    if not fits[column]:
-        raise ConfigError(f"the column {column!r} of the table {table!r} cannot be of the type {kind.upper()}")
+        if kind.partition("(")[0] not in accepted:
+            raise ConfigError(f"the column {column!r} of the table {name!r} cannot be of the type {kind.upper()}")
+        columns[f"{column}_text" if accepted is _BYTES and kind == "string" else column] = column
+    return table.selectExpr(*(f"CAST({value} AS {GIVEN.types[one]}) AS {one}" for one, value in columns.items()))
 
 
 def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:
@@ -84,33 +71,23 @@ def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:
 
     All rows come to the driver, which needs them to share out: one for each peer, not for each log.
     """
-    missing = {"peer", "capacity"} - set(peers.columns)
-    if missing:
+    if missing := {"peer", "capacity"} - set(peers.columns):
         raise ConfigError(f"the table 'peers' has no column {min(missing)!r}; it needs peer and capacity")
-    columns = ["peer", "capacity", *(["cost"] if "cost" in peers.columns else [])]
     terms: dict[str, PeerTerms] = {}
-    for peer, capacity, *cost in (tuple(row) for row in peers.select(columns).collect()):
+    for row in peers.collect():
+        peer, cost = row.peer, row.cost if "cost" in peers.columns else 0
+        if not isinstance(peer, str):
+            raise ConfigError(f"the table 'peers': {peer!r} has the capacity {row.capacity!r}, and is no peer's name")
         if peer in terms:
             raise ConfigError(f"the table 'peers' has {peer!r} twice; give each peer one row")
-        terms[peer] = PeerTerms(_capacity(peer, capacity), _cost(peer, cost[0]) if cost else 0.0)
+        capacity = _number(int, row.capacity, f"{peer!r} has the capacity", "a whole number of bytes")
+        terms[peer] = PeerTerms(capacity, _number(float, cost, f"{peer!r} has the cost", "a number, 0 or more"))
     return terms
 
 
-def _capacity(peer: object, value: object) -> int:
-    try:
-        capacity = int(str(value))
-    except ValueError:
-        capacity = -1
-    if not isinstance(peer, str) or not 0 <= capacity < 10**30:
-        raise ConfigError(f"the table 'peers': {peer!r} has the capacity {value!r}; expected a whole number of bytes")
-    return capacity
-
-
-def _cost(peer: str, value: object) -> float:
-    try:
-        cost = float(str(value))
-    except ValueError:
-        cost = -1.0
-    if not 0 <= cost < 1e30:
-        raise ConfigError(f"the table 'peers': {peer!r} has the cost {value!r}; expected a number, 0 or more")
-    return cost
+def _number(kind: type[N], value: object, what: str, expected: str) -> N:
+    with suppress(ValueError):
+        number = kind(str(value))
+        if 0 <= number < 1e30:
+            return number
+    raise ConfigError(f"the table 'peers': {what} {value!r}; expected {expected}")

@@ -18,14 +18,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
 from culm.spark.output import SUMMARY, check_not_inside, kept, whole_folder
 from culm.spark.plan.given import read_rows
-from culm.spark.plan.planning import BUCKETS, plan
+from culm.spark.plan.planning import plan
 from culm.spark.plan.tables import TABLES
-from culm.spark.running import running
+from culm.spark.running import running, silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,51 +40,32 @@ def run_plan(
     *,
     sizes: str | None = None,
     peers: str | None = None,
-    capacity: int | None = None,
-    rounds: int = 1,
-    buckets: int = BUCKETS,
     master: str = "local[*]",
     overwrite: bool = False,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = silent,
+    **settings: Any,  # noqa: ANN401 - as ``plan`` takes them
 ) -> PlanSummary:
-    """Plan, and write the folder ``output``: all of it or, on failure, none. See ``culm.spark.plan.plan``.
+    """Plan, and write the folder ``output``: all of it or, on failure, none.
 
-    ``master``, ``overwrite``, ``progress`` and the errors are those of ``culm.spark.job.run``.
+    ``settings`` and the tables are those of ``culm.spark.plan.plan``. ``master``, ``overwrite``, ``progress`` and the
+    errors are those of ``culm.spark.job.run``.
     """
-    say = progress or (lambda _line: None)
     output = output.absolute()
-    inputs = {path: _existing(path) for path in (have, want, sizes, peers) if path is not None}
-    for found in inputs.values():
-        check_not_inside(found, output, overwrite=overwrite)
-    with running(master, say) as spark, whole_folder(output) as folder:
-        tables = {path: read_rows(spark, found) for path, found in inputs.items()}
-        say("comparing what is held and what is wanted")
-        planned = plan(
-            spark,
-            tables[have],
-            tables[want],
-            sizes=None if sizes is None else tables[sizes],
-            peers=None if peers is None else tables[peers],
-            capacity=capacity,
-            rounds=rounds,
-            buckets=buckets,
-        )
-        say("writing the plan")
-        written = {name: kept(getattr(planned, name), folder / name, schema) for name, schema in TABLES.items()}
-        summary = replace(
-            planned,
-            transfers=written["transfers"],
-            unserved=written["unserved"],
-            loads=written["loads"],
-            rejects=written["rejects"],
-        ).summary()
+    given = {"have": have, "want": want, "sizes": sizes, "peers": peers}
+    inputs = {name: Path(path).absolute() for name, path in given.items() if path is not None}
+    for path in inputs.values():
+        if not path.exists():
+            raise ConfigError(f"{path}: there is no such file or folder")
+        check_not_inside(path, output, overwrite=overwrite)
+    with running(master, progress) as spark, whole_folder(output) as folder:
+        tables: dict[str, Any] = {name: read_rows(spark, path) for name, path in inputs.items()}
+        progress("comparing what is held and what is wanted")
+        planned = plan(spark, **tables, **settings)
+        progress("writing the plan")
+        written: dict[str, Any] = {
+            name: kept(getattr(planned, name), folder / name, schema) for name, schema in TABLES.items()
+        }
+        summary = replace(planned, **written).summary()
         text = json.dumps(summary.as_dict(), indent=2)
         (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         return summary
-
-
-def _existing(path: str) -> Path:
-    found = Path(path).absolute()
-    if not found.exists():
-        raise ConfigError(f"{path}: there is no such file or folder")
-    return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.plan.balance import Class, PeerTerms, balance
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.plan.balance import Balance
+    from culm.spark.plan.split import Key
 
 METADATA_BYTES, PAYLOAD_BYTES = 300, 1000
 """Bytes counted for an entry of a log without sizes: about what an entry has, and a short message as payload."""
@@ -75,24 +76,22 @@ def plan(
     default = capacity if capacity is not None or terms is not None else 1
     serving = None if default else {name for name, term in (terms or {}).items() if term.capacity}
     settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))
-    counted = read_counted(
-        tuple(row) for row in grouped.mapInArrow(mapped(GROUPED, Pass(*settings).count, COUNTED), COUNTED.ddl).collect()
-    )
+    counting = mapped(GROUPED, Pass(*settings).count, COUNTED)
+    counted = read_counted(map(tuple, grouped.mapInArrow(counting, COUNTED.ddl).collect()))
     has_capacities = capacity is not None or peers is not None
-    shared = _share(counted, terms or {}, default, limit=1.0 if has_capacities else None)
-    arcs = arcs_by_bucket(counted, shared.shares)
-    second = Pass(*settings, arcs)
-    split = _kept(grouped.mapInArrow(mapped(GROUPED, second.split, SPLIT), SPLIT.ddl))
+    shares, found = _share(counted, terms or {}, default, 1.0 if has_capacities else None)
+    splitting = mapped(GROUPED, Pass(*settings, arcs_by_bucket(counted, shares)).split, SPLIT)
+    split = _kept(grouped.mapInArrow(splitting, SPLIT.ddl))
     moved = transfers(split)
     return Plan(
         transfers=moved,
         unserved=unserved(split),
         loads=loads(spark, moved, grouped, terms, default, has_capacities=has_capacities),
         rejects=rejects(rows),
-        balance=shared.balance,
+        balance=found,
         bytes_bound=sum(amount for _, _, amount in counted),
         has_capacities=has_capacities,
-        classes=len(shared.shares),
+        classes=len(shares),
     )
 
 
@@ -113,28 +112,19 @@ def _kept(table: DataFrame) -> DataFrame:
     return table.persist(StorageLevel.DISK_ONLY)
 
 
-# -- sharing out ----------------------------------------------------------------------------------------------------
+def _share(
+    counted: list[tuple[int, Key, int]], terms: Mapping[str, PeerTerms], default: int | None, limit: float | None
+) -> tuple[dict[bytes, list[int]], Balance]:
+    """The shares of each class by its digest, and the balance with its bounds; each class is summed over all buckets.
 
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """The shares of each class by its digest, and the balance with its bounds."""
-
-    shares: Mapping[bytes, list[int]]
-    balance: Balance
-
-
-def _share(counted: list[Any], terms: Mapping[str, PeerTerms], default: int | None, *, limit: float | None) -> _Shared:
-    """Share out the classes, each summed over all buckets. ``default``: the capacity of peers without terms.
-
-    ``limit``: as for ``balance``.
+    ``default``: the capacity of peers without terms. ``limit``: as for ``balance``.
     """
-    classes: dict[bytes, Class] = {}
+    keys, amounts = {}, Counter[bytes]()
     for _, key, amount in counted:
-        before = classes.get(key.digest)
-        classes[key.digest] = Class(key.members, amount + (before.amount if before else 0), key.is_whole)
-    ordered = dict(sorted(classes.items()))
-    members = {name for item in ordered.values() for name in item.members}
-    others = PeerTerms(default or 1)
-    found = balance(list(ordered.values()), {name: terms.get(name, others) for name in members}, limit=limit)
-    return _Shared(dict(zip(ordered, found.shares, strict=True)), found)
+        keys[key.digest] = key
+        amounts[key.digest] += amount
+    ordered = [keys[digest] for digest in sorted(keys)]
+    classes = [Class(key.members, amounts[key.digest], key.is_whole) for key in ordered]
+    names = {name for item in classes for name in item.members}
+    found = balance(classes, {name: terms.get(name, PeerTerms(default or 1)) for name in names}, limit=limit)
+    return {key.digest: share for key, share in zip(ordered, found.shares, strict=True)}, found

@@ -9,16 +9,14 @@ merges ranges that do not touch, which denotes more than before; a peer would th
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, decode_varu64
 from culm.errors import EncodingError
 from culm.ranges import Range, read_range
 from culm.ranges.encoding import decode_prefix
-from culm.ranges.runs import Runs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from culm.ranges.runs import Runs, runs_of
 
 METADATA, PAYLOAD = 1, 2
 WHOLE = METADATA | PAYLOAD
@@ -98,8 +96,8 @@ def wanted_runs(ranges: Iterable[Range], newest: int) -> list[Wanted]:
     found: list[Wanted] = []
     for item in ranges:
         found += _runs(item, newest)
-        for first, last in Runs((seq, seq) for seq in item.certificates(newest)):
-            found.append(Wanted(first, last, METADATA, ANY_SIZE, item.is_open))
+        certificates = Runs((seq, seq) for seq in item.certificates(newest))
+        found += [Wanted(first, last, METADATA, ANY_SIZE, item.is_open) for first, last in certificates]
     return found
 
 
@@ -108,31 +106,14 @@ def _runs(item: Range, newest: int) -> Iterator[Wanted]:
     if item.is_empty:
         return
     is_open = item.end is None or (item.end == MAX_U64 and not item.sparse)
-    sizes = (item.least_size, item.size_limit)
-    for first, last in _span(item, newest):
+    path = item.numbers(newest if item.end is None else item.end) if item.sparse else ()
+    forbidden = Runs((seq, seq) for seq in item.forbidden)
+    for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
         if item.metadata:
             yield Wanted(first, last, METADATA, ANY_SIZE, is_open)
         if item.payloads:
-            for low, high in _without(first, last, item.forbidden):
-                yield Wanted(low, high, PAYLOAD, sizes, is_open)
-
-
-def _span(item: Range, newest: int) -> Iterator[tuple[int, int]]:
-    if not item.sparse:
-        yield item.start, item.last
-    else:
-        yield from Runs((seq, seq) for seq in item.numbers(newest if item.end is None else item.end))
-
-
-def _without(first: int, last: int, forbidden: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """The parts of a run between forbidden numbers; these must ascend."""
-    for seq in forbidden:
-        if first <= seq <= last:
-            if first < seq:
-                yield first, seq - 1
-            first = seq + 1
-    if first <= last:
-        yield first, last
+            for low, high in forbidden.outside(first, last):
+                yield Wanted(low, high, PAYLOAD, (item.least_size, item.size_limit), is_open)
 
 
 # -- runs between workers -------------------------------------------------------------------------------------------

@@ -8,28 +8,25 @@ the first one has to be kept but its counts.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from culm.bamboo import MAX_U64, encode_varu64
 from culm.errors import ConfigError, EncodingError
+from culm.ranges import Range
+from culm.ranges.runs import Runs
 from culm.spark.columns import Columns
-from culm.spark.plan.ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack
-from culm.spark.plan.split import Key, Splitter
-from culm.spark.plan.sweep import sweep
+from culm.spark.plan.ranges import METADATA, PAYLOAD, Held, Sizes, exact_range, held_runs, pack, read_ranges, unpack
+from culm.spark.plan.split import Arcs, Key, Lines, Splitter
+from culm.spark.plan.sweep import Demand, Unserved, sweep
 from culm.store.schema import to_sql
 from culm.wire.places import parse_author
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from culm.ranges import Range
-    from culm.spark.plan.ranges import Held, Sizes
-    from culm.spark.plan.split import Arcs, Lines
-    from culm.spark.plan.sweep import Demand, Unserved
-
-    Row = tuple[Any, ...]
+Row = tuple[Any, ...]
 
 SIZES, HAVE, WANT = "sizes", "have", "want"  # the tables
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
@@ -38,55 +35,26 @@ AUTHOR_BYTES = 32
 
 # Rows as they are given. Columns whose type can differ have two forms, and one of the two is null. Numbers come as
 # text, because no type of Spark holds all of them.
-GIVEN = Columns(
-    given="STRING",
-    peer="STRING",
-    author="BINARY",
-    author_text="STRING",
-    log_id="STRING",
-    ranges="BINARY",
-    ranges_text="STRING",
-    metadata_bytes="STRING",
-    payload_bytes="STRING",
+GIVEN = Columns.in_sql(
+    "given STRING, peer STRING, author BINARY, author_text STRING, log_id STRING, ranges BINARY, ranges_text STRING, "
+    "metadata_bytes STRING, payload_bytes STRING"
 )
 # A checked row, or a reject, which has ``reason`` and the texts. ``ranges``: packed runs of what is held, or the
 # encoded ranges that are wanted.
-CHECKED = Columns(
-    kind="TINYINT",
-    peer="STRING",
-    author="BINARY",
-    log="BIGINT",
-    ranges="BINARY",
-    metadata_bytes="BIGINT",
-    payload_bytes="BIGINT",
-    reason="STRING",
-    author_text="STRING",
-    log_text="STRING",
-    ranges_text="STRING",
+CHECKED = Columns.in_sql(
+    "kind TINYINT, peer STRING, author BINARY, log BIGINT, ranges BINARY, metadata_bytes BIGINT, payload_bytes BIGINT, "
+    "reason STRING, author_text STRING, log_text STRING, ranges_text STRING"
 )
-GROUPED = Columns(
-    bucket="BIGINT",
-    author="BINARY",
-    log="BIGINT",
-    kind="TINYINT",
-    peer="STRING",
-    ranges="BINARY",
-    metadata_bytes="BIGINT",
-    payload_bytes="BIGINT",
+GROUPED = Columns.in_sql(
+    "bucket BIGINT, author BINARY, log BIGINT, kind TINYINT, peer STRING, ranges BINARY, metadata_bytes BIGINT, "
+    "payload_bytes BIGINT"
 )
 # A class and its bytes in a bucket. ``amount`` is text, because it may be larger than any number that Spark has.
-COUNTED = Columns(bucket="BIGINT", digest="BINARY", members="STRING", is_whole="BOOLEAN", amount="STRING")
+COUNTED = Columns.in_sql("bucket BIGINT, digest BINARY, members STRING, is_whole BOOLEAN, amount STRING")
 # A transfer, or something unserved: then ``source`` is null, and ``reason`` is not. ``unit``: bytes of an entry.
-SPLIT = Columns(
-    requester="STRING",
-    source="STRING",
-    author="BINARY",
-    log="BIGINT",
-    round="TINYINT",
-    range="BINARY",
-    entries="BIGINT",
-    unit="BIGINT",
-    reason="STRING",
+SPLIT = Columns.in_sql(
+    "requester STRING, source STRING, author BINARY, log BIGINT, round TINYINT, range BINARY, entries BIGINT, "
+    "unit BIGINT, reason STRING"
 )
 
 _SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
@@ -98,49 +66,33 @@ _SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of 
 def check(rows: Iterable[Row]) -> Iterator[Row]:
     """``GIVEN`` to ``CHECKED``. Never raises: a row that cannot be read becomes a reject with the reason."""
     for row in rows:
-        given, peer, author, author_text, log_text, ranges, ranges_text, metadata, payload = row
+        given, peer, author, author_text, log_text, ranges, ranges_text, _, _ = row
         try:
-            yield _checked(given, peer, author, author_text, log_text, ranges, ranges_text, metadata, payload)
+            yield *_checked(row), None, None, None, None
         except (ConfigError, EncodingError, ValueError) as error:
-            as_text = ranges.hex() if ranges is not None else ranges_text
-            whose = author.hex() if author is not None else author_text
-            kind = _KINDS.index(given)
-            yield kind, peer, None, None, None, None, None, str(error), whose, log_text, as_text
+            whose = author_text if author is None else author.hex()
+            what = ranges_text if ranges is None else ranges.hex()
+            yield _KINDS.index(given), peer, *[None] * 5, str(error), whose, log_text, what
 
 
-def _checked(
-    given: str,
-    peer: str | None,
-    author: bytes | None,
-    author_text: str | None,
-    log_text: str | None,
-    ranges: bytes | None,
-    ranges_text: str | None,
-    metadata: str | None,
-    payload: str | None,
-) -> Row:
+def _checked(row: Row) -> Row:
+    """A row of ``CHECKED``, without what only rejects have."""
+    given, peer, author, author_text, log_text, ranges, ranges_text, *sizes = row
     if author is None and author_text is None:
         raise ValueError("a row without an author")
-    key = author if author is not None else parse_author(author_text or "")
+    key = parse_author(author_text) if author is None else author
     if len(key) != AUTHOR_BYTES:
         raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(key)}")
-    log = to_sql(read_number(log_text, "a log id", MAX_U64))
-    kind = _KINDS.index(given)
+    place = key, to_sql(read_number(log_text, "a log id", MAX_U64))
     if given == SIZES:
-        sizes = (read_number(metadata, "a size", MOST_BYTES), read_number(payload, "a size", MOST_BYTES))
-        return (kind, None, key, log, None, *sizes, None, None, None, None)
+        return _KINDS.index(given), None, *place, None, *(read_number(size, "a size", MOST_BYTES) for size in sizes)
     if not peer or _SEPARATOR in peer:
-        raise ValueError("a row without a peer's name" if not peer else "a peer's name must be one line")
-    value = ranges if ranges is not None else ranges_text
-    if value is None:
+        raise ValueError("a peer's name must be one line" if peer else "a row without a peer's name")
+    if ranges is None and ranges_text is None:
         raise ValueError("a row without ranges")
-    found = read_ranges(value)
-    kept = pack(held_runs(found)) if given == HAVE else _encoded(found)
-    return kind, peer, key, log, kept, None, None, None, None, None, None
-
-
-def _encoded(ranges: list[Range]) -> bytes:
-    return encode_varu64(len(ranges)) + b"".join(item.encode() for item in ranges)
+    found = read_ranges(ranges_text if ranges is None else ranges)
+    encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
+    return _KINDS.index(given), peer, *place, pack(held_runs(found)) if given == HAVE else encoded, None, None
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
@@ -160,6 +112,7 @@ def read_number(text: str | None, name: str, most: int) -> int:
 # -- log by log -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
 class Pass:
     """One of the two passes over the buckets, with the settings that are not in the rows.
 
@@ -168,24 +121,14 @@ class Pass:
     bucket; they are sent to the workers with the job.
     """
 
-    def __init__(
-        self,
-        rounds: int,
-        serving: Collection[str] | None,
-        sizes: tuple[int, int],
-        arcs: Mapping[int, dict[bytes, Arcs]] | None = None,
-    ) -> None:
-        self._rounds = rounds
-        self._serving = serving
-        self._sizes = sizes
-        self._arcs = arcs or {}
-
-    def _splitter(self) -> Splitter:
-        return Splitter(self._rounds, self._serves)
+    rounds: int
+    serving: Collection[str] | None
+    sizes: tuple[int, int]
+    arcs: Mapping[int, dict[bytes, Arcs]] = field(default_factory=dict)
 
     def count(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The first pass: ``GROUPED``, sorted by bucket and log, to ``COUNTED``."""
-        splitter = self._splitter()
+        splitter = Splitter(self.rounds, self._serves)
         for bucket, of_bucket in groupby(rows, key=itemgetter(0)):
             demands = ((demand, log.size(demand.content)) for log in self._logs(of_bucket) for demand in log.demands)
             for key, amount in splitter.count(demands):
@@ -193,40 +136,38 @@ class Pass:
 
     def split(self, rows: Iterable[Row]) -> Iterator[Row]:
         """The second pass: ``GROUPED``, in the same order, to ``SPLIT``."""
-        splitter = self._splitter()
+        splitter = Splitter(self.rounds, self._serves)
         for bucket, of_bucket in groupby(rows, key=itemgetter(0)):
-            lines = splitter.lines(self._arcs.get(bucket, {}))
+            lines = splitter.lines(self.arcs.get(bucket, {}))
             for log in self._logs(of_bucket):
-                yield from _transfer_rows(log, splitter, lines)
+                yield from log.transfer_rows(splitter, lines)
                 for item in log.unserved:
-                    piece = exact_range(item.first, item.last, item.content, item.sizes).encode()
-                    entries = to_sql(item.last - item.first + 1)
-                    yield item.peer, None, log.author, log.id, None, piece, entries, None, item.reason
+                    yield item.peer, None, *log.place, None, *_range(*item[1:5]), None, item.reason
 
     def _logs(self, rows: Iterable[Row]) -> Iterator[_Log]:
-        for (author, log), of_log in groupby(rows, key=itemgetter(1, 2)):
-            sizes = self._sizes
-            held: dict[str, list[Held]] = {}
-            wanted: dict[str, list[Range]] = {}
-            for _, _, _, kind, peer, ranges, metadata, payload in of_log:
-                if _KINDS[kind] == SIZES:
-                    sizes = metadata, payload
-                elif _KINDS[kind] == HAVE:
-                    held.setdefault(peer, []).extend(unpack(ranges))
-                else:
-                    wanted.setdefault(peer, []).extend(read_ranges(ranges))
+        for place, of_log in groupby(rows, key=itemgetter(1, 2)):
+            sizes = self.sizes
+            held: defaultdict[str, list[Held]] = defaultdict(list)
+            wanted: defaultdict[str, list[Range]] = defaultdict(list)
+            for *_, kind, peer, ranges, metadata, payload in of_log:
+                match _KINDS[kind]:
+                    case "sizes":
+                        sizes = metadata, payload
+                    case "have":
+                        held[peer] += unpack(ranges)
+                    case _:
+                        wanted[peer] += read_ranges(ranges)
             if wanted:
-                yield _Log(author, log, sizes, *sweep(held, wanted, self._serves))
+                yield _Log(place, sizes, *sweep(held, wanted, self._serves))
 
     def _serves(self, peer: str) -> bool:
-        return self._serving is None or peer in self._serving
+        return self.serving is None or peer in self.serving
 
 
 class _Log(NamedTuple):
-    """One swept log. ``sizes``: bytes of an entry's metadata and of its payload."""
+    """One swept log. ``place``: author and log id; ``sizes``: bytes of an entry's metadata and of its payload."""
 
-    author: bytes
-    id: int
+    place: tuple[bytes, int]
     sizes: tuple[int, int]
     demands: list[Demand]
     unserved: list[Unserved]
@@ -236,32 +177,20 @@ class _Log(NamedTuple):
         metadata, payload = self.sizes
         return (metadata if content & METADATA else 0) + (payload if content & PAYLOAD else 0)
 
-
-def _transfer_rows(log: _Log, splitter: Splitter, lines: Lines) -> Iterator[Row]:
-    """The transfers of a log. Neighbouring ones that differ in nothing else are put together into one row."""
-    pieces = sorted(
-        (transfer.requester, transfer.source, transfer.round, demand.content, demand.sizes, *transfer[3:])
-        for demand in log.demands
-        for transfer in splitter.transfers(demand, log.size(demand.content), lines)
-    )
-    begun: tuple[Any, ...] = ()
-    for piece in pieces:
-        if begun and piece[:5] == begun[:5] and piece[5] == begun[6] + 1:
-            begun = *begun[:6], piece[6]
-            continue
-        if begun:
-            yield _transfer_row(log, *begun)
-        begun = piece
-    if begun:
-        yield _transfer_row(log, *begun)
+    def transfer_rows(self, splitter: Splitter, lines: Lines) -> Iterator[Row]:
+        """The transfers. Neighbouring ones that differ in nothing else are put together into one row."""
+        runs: defaultdict[tuple[Any, ...], Runs] = defaultdict(Runs)
+        for demand in self.demands:
+            for *way, first, last in splitter.transfers(demand, self.size(demand.content), lines):
+                runs[*way, demand.content, demand.sizes].add(first, last)
+        for requester, source, round_, content, sizes in sorted(runs):
+            for first, last in runs[requester, source, round_, content, sizes]:
+                piece = _range(first, last, content, sizes)
+                yield requester, source, *self.place, round_, *piece, self.size(content), None
 
 
-def _transfer_row(
-    log: _Log, requester: str, source: str, round_: int, content: int, sizes: Sizes, first: int, last: int
-) -> Row:
-    piece = exact_range(first, last, content, sizes).encode()
-    entries, unit = to_sql(last - first + 1), log.size(content)
-    return requester, source, log.author, log.id, round_, piece, entries, unit, None
+def _range(first: int, last: int, content: int, sizes: Sizes) -> tuple[bytes, int]:
+    return exact_range(first, last, content, sizes).encode(), to_sql(last - first + 1)
 
 
 def read_counted(rows: Iterable[Row]) -> list[tuple[int, Key, int]]:

@@ -26,15 +26,14 @@ of work, so that the bound of ``culm.spark.plan.balance`` holds for any number o
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from culm.spark.plan.sweep import Demand
+from culm.spark.plan.sweep import Demand
 
 # Peers of a class. A class with more keeps this many, as if drawn by lot: that balances well, and rows stay small.
 MOST_MEMBERS = 4096
@@ -52,6 +51,9 @@ _KNOWN = 100_000  # Classes that a worker remembers. It only saves hashing; the 
 Arcs = list[tuple[str, int]]
 """The peers of a class in a bucket, in order, with the bytes that each gives."""
 
+Transfer = tuple[str, str, int, int, int]
+"""Who fetches items, from whom, in which round (1 or 2), and the first and the last of the items."""
+
 
 class Key(NamedTuple):
     """A class: a digest that names it, the peers that may give its items, and whether these are all who could."""
@@ -61,40 +63,19 @@ class Key(NamedTuple):
     is_whole: bool
 
 
-class Transfer(NamedTuple):
-    """Items that ``requester`` fetches from ``source`` in a round (1 or 2)."""
-
-    requester: str
-    source: str
-    round: int
-    first: int
-    last: int
+@lru_cache(_KNOWN)
+def _key_of(work: bytes, peers: tuple[str, ...], most: int) -> Key:
+    """The class of some work that these peers, in order, can do; at most so many of them are kept."""
+    kept = _drawn(peers, most, work)
+    return _key(work, kept, is_whole=len(kept) == len(peers))
 
 
-class Keys:
-    """Finds the class of items by their peers, and reduces classes that have too many peers or are too many."""
+def _pair_of(key: Key) -> Key:
+    """A class of two of the members, for when there are too many classes.
 
-    def __init__(self, most_members: int = MOST_MEMBERS) -> None:
-        self._most = most_members
-        self._known: dict[tuple[bytes, tuple[str, ...]], Key] = {}
-
-    def of(self, work: bytes, peers: tuple[str, ...]) -> Key:
-        """The class of some work that these peers, in order, can do."""
-        key = self._known.get((work, peers))
-        if key is None:
-            if len(self._known) > _KNOWN:
-                self._known.clear()
-            kept = peers if len(peers) <= self._most else _drawn(peers, self._most, work)
-            key = self._known[work, peers] = _key(work, kept, is_whole=len(kept) == len(peers))
-        return key
-
-    def pair_of(self, key: Key) -> Key:
-        """A class of two of the members, for when there are too many classes.
-
-        A choice between two peers is enough to balance well, and there are few different pairs.
-        """
-        kept = _drawn(key.members, 2, key.digest)
-        return _key(b"pair", kept, is_whole=False)
+    A choice between two peers is enough to balance well, and there are few different pairs.
+    """
+    return _key(b"pair", _drawn(key.members, 2, key.digest), is_whole=False)
 
 
 def _key(work: bytes, members: tuple[str, ...], *, is_whole: bool) -> Key:
@@ -110,24 +91,17 @@ def _drawn(peers: tuple[str, ...], count: int, salt: bytes) -> tuple[str, ...]:
     return tuple(sorted(by_lot[:count]))
 
 
+@dataclass(frozen=True, slots=True)
 class Splitter:
     """Turns demands into classes in the first pass, and into transfers in the second.
 
     ``serves``: whether a peer uploads anything.
     """
 
-    def __init__(
-        self,
-        rounds: int,
-        serves: Callable[[str], bool],
-        *,
-        most_members: int = MOST_MEMBERS,
-        most_classes: int = MOST_CLASSES,
-    ) -> None:
-        self._rounds = rounds
-        self._serves = serves
-        self._most_classes = most_classes
-        self._keys = Keys(most_members)
+    rounds: int
+    serves: Callable[[str], bool]
+    most_members: int = MOST_MEMBERS
+    most_classes: int = MOST_CLASSES
 
     # -- counting ------------------------------------------------------------------------------------------------
 
@@ -138,22 +112,25 @@ class Splitter:
             for key, unit in self._work(demand, size):
                 amounts[key] += unit * demand.entries
         ranked = sorted(amounts.items(), key=lambda pair: (-pair[1], pair[0].digest))
-        kept = Counter(dict(ranked[: self._most_classes]))
-        for key, amount in ranked[self._most_classes :]:
-            kept[self._keys.pair_of(key)] += amount
+        kept = Counter(dict(ranked[: self.most_classes]))
+        for key, amount in ranked[self.most_classes :]:
+            kept[_pair_of(key)] += amount
         return sorted(kept.items())
 
     def _work(self, demand: Demand, size: int) -> Iterator[tuple[Key, int]]:
         """The classes of a demand, each with the bytes that an entry adds to it."""
-        if self._rounds == 1:
-            yield self._keys.of(_FIRST, demand.holders), size * len(demand.wanters)
+        if self.rounds == 1:
+            yield self._key(_FIRST, demand.holders), size * len(demand.wanters)
             return
-        yield self._keys.of(_FIRST, demand.holders), size
+        yield self._key(_FIRST, demand.holders), size
         if len(demand.wanters) > 1:
-            yield self._keys.of(_OTHERS, self._distributors(demand)), size * (len(demand.wanters) - 1)
+            yield self._key(_OTHERS, self._distributors(demand)), size * (len(demand.wanters) - 1)
+
+    def _key(self, work: bytes, peers: tuple[str, ...]) -> Key:
+        return _key_of(work, peers, self.most_members)
 
     def _distributors(self, demand: Demand) -> tuple[str, ...]:
-        return tuple(sorted({*demand.holders, *filter(self._serves, demand.wanters)}))
+        return tuple(sorted({*demand.holders, *filter(self.serves, demand.wanters)}))
 
     # -- splitting -----------------------------------------------------------------------------------------------
 
@@ -163,18 +140,17 @@ class Splitter:
 
     def transfers(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
         """The transfers of a demand; ``size`` is the size of an entry in bytes."""
-        return self._direct(demand, size, lines) if self._rounds == 1 else self._relayed(demand, size, lines)
+        return self._direct(demand, size, lines) if self.rounds == 1 else self._relayed(demand, size, lines)
 
     def _line(self, lines: Lines, work: bytes, peers: tuple[str, ...]) -> _Line:
-        key = self._keys.of(work, peers)
-        line = lines.get(key.digest)
-        return lines[self._keys.pair_of(key).digest] if line is None else line
+        key = self._key(work, peers)
+        return lines.get(key.digest) or lines[_pair_of(key).digest]
 
     def _direct(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
         line = self._line(lines, _FIRST, demand.holders)
         for wanter in demand.wanters:
             for source, first, last in line.take(demand.first, demand.last, size):
-                yield Transfer(wanter, source, 1, first, last)
+                yield wanter, source, 1, first, last
 
     def _relayed(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
         wanters = demand.wanters
@@ -187,10 +163,10 @@ class Splitter:
             is_relay = giver in wanters
             receiver = giver if is_relay else wanters[first % len(wanters)]
             for source, low, high in first_copies.take(first, last, size):
-                yield Transfer(receiver, source, 1, low, high)
+                yield receiver, source, 1, low, high
             for wanter in wanters:
                 if wanter != receiver:
-                    yield Transfer(wanter, giver, 1 + is_relay, first, last)
+                    yield wanter, giver, 1 + is_relay, first, last
 
 
 class _Line:
@@ -228,26 +204,22 @@ def arcs_by_bucket(
     ``counted`` has bucket, class and bytes, the buckets ascending. ``shares`` has the bytes that each member of a class
     gives in all.
     """
-    turns: dict[bytes, list[int]] = {}  # whose turn it is, and how much of its share is given
-    found: dict[int, dict[bytes, Arcs]] = {}
+    left: dict[bytes, deque[tuple[str, int]]] = {}  # the peers from the one whose turn it is, with what is left to give
+    found: defaultdict[int, dict[bytes, Arcs]] = defaultdict(dict)
     for bucket, key, amount in counted:
-        turn = turns.setdefault(key.digest, [0, 0])
-        found.setdefault(bucket, {})[key.digest] = _next_arcs(key.members, shares[key.digest], turn, amount)
+        if key.digest not in left:
+            left[key.digest] = deque(zip(key.members, shares[key.digest], strict=True))
+        line, arcs = left[key.digest], list[tuple[str, int]]()
+        while amount:
+            peer, share = line.popleft()
+            count = min(amount, share)
+            amount -= count  # noqa: PLW2901 - what is left of it
+            if count:
+                arcs.append((peer, count))
+            if count < share or not line:
+                line.appendleft((peer, share - count))
+        found[bucket][key.digest] = arcs or [(line[0][0], 0)]
     return found
-
-
-def _next_arcs(members: Sequence[str], shares: Sequence[int], turn: list[int], amount: int) -> Arcs:
-    arcs: Arcs = []
-    while amount:
-        at, given = turn
-        count = min(amount, shares[at] - given)
-        if count:
-            arcs.append((members[at], count))
-        amount -= count
-        turn[1] += count
-        if turn[1] == shares[at] and at < len(shares) - 1:
-            turn[:] = at + 1, 0
-    return arcs or [(members[turn[0]], 0)]
 
 
 Lines = Mapping[bytes, _Line]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
-from culm.spark.columns import UNSIGNED, unsigned
+from culm.spark.columns import UNSIGNED
 from culm.spark.plan.rows import HAVE, SIZES, WANT
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ TABLES = {
     "rejects": "given STRING, peer STRING, author STRING, log_id STRING, ranges STRING, reason STRING",
 }
 """The tables of a plan and their columns, in SQL."""
-
-_OVERLOADED = "CASE WHEN gives > capacity THEN 1 ELSE 0 END"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,70 +82,54 @@ class Plan:
 
     def summary(self) -> PlanSummary:
         """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
-        from pyspark.sql import functions as sql
-
-        transfers, moved = self.transfers.agg(sql.count("*"), sql.sum("bytes")).collect()[0]
-        of_loads = (sql.count("*"), sql.max("load"), sql.max("gives"), sql.sum("cost"), sql.sum(sql.expr(_OVERLOADED)))
-        peers, load, gives, cost, overloaded = self.loads.agg(*of_loads).collect()[0]
+        load = "load" if self.has_capacities else "gives"
+        moved = self.transfers.selectExpr("count(*) AS transfers", "coalesce(sum(bytes), 0) AS bytes").collect()[0]
+        loads = self.loads.selectExpr(
+            "count(*) AS peers",
+            f"CAST(coalesce(max({load}), 0) AS DOUBLE) AS load",
+            "coalesce(sum(cost), 0D) AS cost",
+            "count_if(gives > capacity) AS overloaded",
+        )
         return PlanSummary(
-            peers=peers,
-            transfers=transfers,
+            **loads.collect()[0].asDict(),
+            transfers=moved.transfers,
+            bytes=int(moved.bytes),
             unserved=self.unserved.count(),
             rejects=self.rejects.count(),
-            bytes=int(moved or 0),
             bytes_bound=self.bytes_bound,
-            load=float((load if self.has_capacities else gives) or 0),
             load_bound=float(self.balance.load_bound),
             load_limit=self.balance.limit,
-            cost=float(cost or 0),
             cost_bound=self.balance.cost_bound,
-            overloaded=int(overloaded or 0),
             classes=self.classes,
         )
 
 
+def _unsigned(column: str) -> str:
+    """An unsigned number, in SQL, from a column that has it as a signed long (``culm.spark.columns``)."""
+    return f"CAST(CAST({column} AS {UNSIGNED}) + {2**63}BD AS {UNSIGNED})"
+
+
+_PLACE = ("author", f"{_unsigned('log')} AS log_id")
+_RANGE = ("range", f"{_unsigned('entries')} AS entries")
+
+
 def transfers(split: DataFrame) -> DataFrame:
     """The table ``transfers``, from ``culm.spark.plan.rows.SPLIT``."""
-    from pyspark.sql import functions as sql
-
-    entries = unsigned(sql.col("entries"))
-    return split.where("source IS NOT NULL").select(
-        "requester",
-        "source",
-        "author",
-        unsigned(sql.col("log")).alias("log_id"),
-        sql.col("round").cast("int").alias("round"),
-        "range",
-        entries.alias("entries"),
-        (entries * sql.col("unit").cast("DECIMAL(18,0)")).cast(BYTES).alias("bytes"),
-    )
+    size = f"CAST({_unsigned('entries')} * CAST(unit AS DECIMAL(18,0)) AS {BYTES}) AS bytes"
+    columns = ("requester", "source", *_PLACE, "CAST(round AS INT) AS round", *_RANGE, size)
+    return split.where("source IS NOT NULL").selectExpr(*columns)
 
 
 def unserved(split: DataFrame) -> DataFrame:
     """The table ``unserved``, from ``culm.spark.plan.rows.SPLIT``."""
-    from pyspark.sql import functions as sql
-
-    return split.where("source IS NULL").select(
-        "requester",
-        "author",
-        unsigned(sql.col("log")).alias("log_id"),
-        "range",
-        unsigned(sql.col("entries")).alias("entries"),
-        "reason",
-    )
+    return split.where("source IS NULL").selectExpr("requester", *_PLACE, *_RANGE, "reason")
 
 
 def rejects(rows: DataFrame) -> DataFrame:
     """The table ``rejects``, from ``culm.spark.plan.rows.CHECKED``."""
-    kinds = ", ".join(f"'{name}'" for name in (SIZES, HAVE, WANT))
-    return rows.where("reason IS NOT NULL").selectExpr(
-        f"element_at(array({kinds}), kind + 1) AS given",
-        "peer",
-        "author_text AS author",
-        "log_text AS log_id",
-        "ranges_text AS ranges",
-        "reason",
-    )
+    given = f"element_at(array('{SIZES}', '{HAVE}', '{WANT}'), kind + 1) AS given"
+    texts = ("author_text AS author", "log_text AS log_id", "ranges_text AS ranges")
+    return rows.where("reason IS NOT NULL").selectExpr(given, "peer", *texts, "reason")
 
 
 def loads(
@@ -161,28 +144,28 @@ def loads(
     """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets."""
     known = [(name, str(term.capacity), term.cost) for name, term in (terms or {}).items()]
     table = spark.createDataFrame(known, "peer STRING, peer_capacity STRING, byte_cost DOUBLE")
-    nothing = f"CAST(0 AS {BYTES})"
-    moved = (
-        transfers.selectExpr("source AS peer", "bytes AS given", f"{nothing} AS got")
-        .union(transfers.selectExpr("requester AS peer", f"{nothing} AS given", "bytes AS got"))
-        .union(grouped.where("peer IS NOT NULL").selectExpr("peer", f"{nothing} AS given", f"{nothing} AS got"))
-        .union(table.selectExpr("peer", f"{nothing} AS given", f"{nothing} AS got"))
-        .groupBy("peer")
-        .agg({"given": "sum", "got": "sum"})
+    sides = (
+        (transfers, "source", "bytes", "0"),
+        (transfers, "requester", "0", "bytes"),
+        (grouped.where("peer IS NOT NULL"), "peer", "0", "0"),
+        (table, "peer", "0", "0"),
     )
-    capacity = (
-        f"CAST(coalesce(peer_capacity, '{default or 0}') AS {BYTES})" if has_capacities else f"CAST(NULL AS {BYTES})"
+    parts = (
+        rows.selectExpr(f"{peer} AS peer", f"CAST({gives} AS {BYTES}) AS gives", f"CAST({gets} AS {BYTES}) AS gets")
+        for rows, peer, gives, gets in sides
     )
-    given = "CAST(gives AS DOUBLE)"
+    moved = reduce(lambda one, other: one.union(other), parts).groupBy("peer").sum("gives", "gets")
+    capacity = f"coalesce(peer_capacity, '{default or 0}')" if has_capacities else "NULL"
     return (
-        moved.join(table, "peer", "left")
-        .selectExpr("peer", "`sum(given)` AS gives", "`sum(got)` AS gets", f"{capacity} AS capacity", "byte_cost")
+        moved.toDF("peer", "gives", "gets")
+        .join(table, "peer", "left")
+        .selectExpr("*", f"CAST({capacity} AS {BYTES}) AS capacity", "CAST(gives AS DOUBLE) AS given")
         .selectExpr(
             "peer",
             "gives",
             "gets",
             "capacity",
-            f"CASE WHEN capacity > 0 THEN {given} / CAST(capacity AS DOUBLE) END AS load",
-            f"{given} * coalesce(byte_cost, 0) AS cost",
+            "CASE WHEN capacity > 0 THEN given / CAST(capacity AS DOUBLE) END AS load",
+            "given * coalesce(byte_cost, 0) AS cost",
         )
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from importlib import import_module
@@ -62,6 +63,28 @@ def test_every_command_of_the_table_runs() -> None:
         import_module(f"culm.cli.{module}").register(Noted())
         assert leaves == registered, module
     assert {words.rpartition(" ")[0] for words in Commands().loaded() if " " in words} == GROUPS
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_is_collected_after_the_imports_as_before(monkeypatch: pytest.MonkeyPatch, *, enabled: bool) -> None:
+    """No garbage is collected while a command's module is imported, and as before afterwards, also after a failure."""
+    during = []
+
+    def fail(name: str) -> None:
+        during.append((name, gc.isenabled()))
+        raise ImportError(name)
+
+    monkeypatch.setattr("culm.cli.command.import_module", fail)
+    was_enabled = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(ImportError):
+            Commands().root.parse_args(["logs"])
+        after = gc.isenabled()
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+    assert [("culm.cli.logs", False)] == during
+    assert enabled == after
 
 
 def test_names_of_culm_are_found_at_their_first_use() -> None:

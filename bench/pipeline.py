@@ -24,7 +24,7 @@ from culm.spark import run as verify
 from culm.spark import session
 from culm.spark.columns import Columns
 from culm.spark.forks_job import run_forks
-from culm.spark.job import SETTINGS
+from culm.spark.shell import SETTINGS
 from culm.testing import build_log
 
 if TYPE_CHECKING:

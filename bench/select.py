@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bench.harness import Figure, say
 from culm.bamboo import Entry, Identity, has_lipmaalink, lipmaa, yamf_hash
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.ranges import Range
-from culm.spark.columns import Columns
+from culm.spark.columns import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,13 +22,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from culm.spark.verify import Verification
+
 SIZE = 1_000_000
 SMALL_LOG = 100
 LENGTH = 10  # of a range, at most
 RANGES_EACH = 10  # of a requester
 WARM = 2000  # ranges selected before, so that Java has compiled what it will
 
-_COUNT = Columns(items="BIGINT", bytes="BIGINT")
+
+class Count(NamedTuple):
+    """How many items a batch has, and how many bytes of entries."""
+
+    items: int
+    bytes: int
 
 
 def run(size: int = SIZE) -> list[Figure]:
@@ -42,10 +49,10 @@ def run(size: int = SIZE) -> list[Figure]:
         say(f"select: {size:,} ranges")
         write_requests(folder / "requests", logs, size)
         spark: SparkSession = session("local[2]")
-        segments, outcomes = verified(spark, folder)
+        found = verified(spark, folder)
         requests = spark.read.parquet(str(folder / "requests"))
-        measure(requests.limit(WARM), segments, outcomes, folder / "warm")
-        measured = measure(requests, segments, outcomes, folder / "work")
+        measure(requests.limit(WARM), found)
+        measured = measure(requests, found)
         spark.stop()
     return figures(size, *measured)
 
@@ -62,34 +69,43 @@ def figures(size: int, taken: float, cpu: float, items: int, data: int) -> list[
     ]
 
 
-def measure(requests: DataFrame, segments: DataFrame, outcomes: DataFrame, work: Path) -> tuple[float, float, int, int]:
+def measure(requests: DataFrame, found: Verification) -> tuple[float, float, int, int]:
     """Select, each item with the entry's bytes, which the workers count and drop."""
-    from culm.spark.output import kept  # noqa: PLC0415
-    from culm.spark.select import selection  # noqa: PLC0415
+    from culm.spark.onspark import OnSpark, SparkTable, frame_of  # noqa: PLC0415
+    from culm.spark.select.requests import Given, given  # noqa: PLC0415
+    from culm.spark.select.steps import Selecting  # noqa: PLC0415
 
+    assert isinstance(found.engine, OnSpark)
     with measured() as cost:
-        found = selection(segments, outcomes, requests, keep=lambda name, table, ddl: kept(table, work / name, ddl))
-        counts = found.together.mapInArrow(_counted, _COUNT.ddl).selectExpr("sum(items)", "sum(bytes)").collect()[0]
+        selected = Selecting(found, SparkTable(found.engine, Given, given(requests)), {})
+        counted = frame_of(selected.together().map(_counted, Count, columnar=True))
+        counts = counted.selectExpr("sum(items)", "sum(bytes)").collect()[0]
     say(f"select: {counts[0]:,} items in {cost.wall:.1f} s, CPU {cost.cpu:.1f} s")
     return cost.wall, cost.cpu, counts[0], counts[1]
 
 
-def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[Count]:
     from culm.spark.select.items import chosen  # noqa: PLC0415
 
-    yield from _COUNT.batches((len(batch), batch.column("encoded").nbytes) for batch in chosen()(batches))
+    for made in chosen(batches):
+        if isinstance(made, Batch):
+            yield Count(len(made.data), made.data.column("encoded").nbytes)
 
 
-def verified(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
-    """The segments and outcomes of the entries."""
-    from culm.spark.output import kept  # noqa: PLC0415
-    from culm.spark.reading import read_entries  # noqa: PLC0415
-    from culm.spark.steps import OUTCOMES, SEGMENTS  # noqa: PLC0415
-    from culm.spark.verify import chosen, outcomes, packed, segments  # noqa: PLC0415
+def verified(spark: SparkSession, folder: Path) -> Verification:
+    """The verification of the entries."""
+    from culm.spark.gather import PackRow, gather  # noqa: PLC0415
+    from culm.spark.inputs import plan  # noqa: PLC0415
+    from culm.spark.onspark import OnSpark  # noqa: PLC0415
+    from culm.spark.segment import Signatures  # noqa: PLC0415
+    from culm.spark.verify import Verification  # noqa: PLC0415
 
-    made = segments(packed(read_entries(spark, [folder / "entries"])), chosen("heads"), keep=True)
-    found = kept(made, folder / "segments", SEGMENTS.ddl)
-    return found, kept(outcomes(found), folder / "outcomes", OUTCOMES.ddl)
+    engine = OnSpark(spark, folder / "verified")
+    (packs,) = engine.read(plan([folder / "entries"]), gather, PackRow)
+    found = Verification(engine, Signatures.HEADS, keep=True)
+    found.take(packs)
+    found.settle()
+    return found
 
 
 # -- what is selected from ------------------------------------------------------------------------------------------

@@ -76,8 +76,10 @@ TESTED_IN = {
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/test_cluster": "cli.spark.verify",
-    "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.summary"
+    "spark/test_engine": "spark.here spark.onspark",
+    "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.shell spark.summary"
     " spark.verdicts spark.watching",
+    "spark/test_output": "spark.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.planning spark.plan.ranges"
     " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables cli.spark.plan",
     "spark/test_reconcile": "spark.fingerprint spark.reconcile_job spark.records spark.tables",
@@ -90,8 +92,9 @@ TESTED_IN = {
     "spark/test_slices": "spark.fields",
     "spark/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
     " spark.source.rows spark.source.source spark.source.stores spark.source.trigger spark.source.writer",
-    "spark/test_state": "spark.incremental spark.plain spark.statefiles",
-    "spark/test_steps": "spark.arrays spark.columns spark.gather spark.merge spark.pack spark.reading spark.segment",
+    "spark/test_state": "spark.incremental",
+    "spark/test_steps": "spark.arrays spark.checks spark.columns spark.gather spark.merge spark.pack spark.reading"
+    " spark.segment",
     "store/test_add": "store.ingest store.logview store.sqlite store.records.runs testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",

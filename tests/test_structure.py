@@ -40,6 +40,7 @@ ALLOWED = {
         "bushbaby",
         "intervals",
         "proposals",
+        "staging",
         "store",
         "transfer",
     },

@@ -11,10 +11,11 @@ from culm.bamboo import Entry, are_authentic, contradiction, lipmaa, yamf_hash
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet
 from culm.spark import payload as states
+from culm.spark.columns import batches, types
 from culm.spark.fields import Fields, padded, why_not
-from culm.spark.gather import PACKS, gather
+from culm.spark.gather import PackRow, Reject, gather
+from culm.spark.here import Here, HereTable, rows_of
 from culm.spark.inputs import Part, Piece
-from culm.spark.merge import merge_logs
 from culm.spark.payload import PayloadFrame
 from culm.spark.plan import rows as plan_rows
 from culm.spark.reading import FOUND
@@ -23,7 +24,9 @@ from culm.spark.segment import Signatures
 from culm.spark.select import requests
 from culm.spark.source.entries import ENTRIES
 from culm.spark.source.options import Options
-from culm.spark.steps import JUDGED, pronounced, segment_rows
+from culm.spark.steps import pronounced
+from culm.spark.verdicts import Verdict
+from culm.spark.verify import Verification
 from culm.spark.wanted import Wanted
 from culm.store.files import EntryRecord, ProofRecord, read_records
 from culm.testing import build_log
@@ -144,16 +147,14 @@ def _frame(entry: Entry, payload: bytes) -> Row:
 
 def _verdicts(rows: list[Row], signatures: Signatures) -> tuple[dict[bytes, str], int]:
     """What the pipeline says of each entry, by hash; and how many rows it could not read."""
-    packs = list(PACKS.rows(gather(FOUND.batches(rows))))
-    of_blocks = sorted((row for row in packs if row[3] is not None), key=lambda row: row[3:6])
-    segments = list(segment_rows(of_blocks, signatures, keep=False))
-    summaries = sorted((row[3], row[4], row[6], row[8]) for row in segments)
-    outcomes = {row[:3]: row[3] for row in merge_logs(summaries)}
-    judged = [(row[3], row[4], row[6], row[8], row[9], outcomes[row[3], row[4], row[6]], None) for row in segments]
-    table = [row for batch in pronounced(JUDGED.batches(judged)) for row in batch.to_pylist()]
-    said = {row["entry_hash"]: "bad signature" if row["reason"] == "bad signature" else row["verdict"] for row in table}
+    found = list(gather(FOUND.batches(rows)))
+    verification = Verification(Here(), signatures)
+    verification.take(HereTable(PackRow, [row for row in found if isinstance(row, PackRow)]))
+    verification.settle()
+    table = list(rows_of(verification.judged().map(pronounced, Verdict)))
+    said = {row.entry_hash: row.reason if row.reason == "bad signature" else row.verdict for row in table}
     assert len(said) == len(table)
-    return said, len(packs) - len(of_blocks)
+    return said, sum(isinstance(row, Reject) for row in found)
 
 
 def _expected(rows: Iterable[Row]) -> tuple[dict[bytes, str], int]:
@@ -235,9 +236,10 @@ def plan(data: bytes) -> None:
 
 def select(data: bytes) -> None:
     """Requests become ranges or rejects, whatever stands in them."""
-    given = list(_tables(data, requests.GIVEN.types.values()))
+    given = map(requests.Given._make, _tables(data, types(requests.Given).values()))
     checked = list(requests.check(given))
-    list(requests.ASKED.batches(checked))
+    for table in (requests.Asked, requests.Refused):
+        list(batches(table, checked))
 
 
 def options(data: bytes) -> None:

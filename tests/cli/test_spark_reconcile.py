@@ -151,7 +151,7 @@ def test_the_pipeline_compares_indexes(
 
 def test_fingerprints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """``culm spark fingerprint`` hands on what it was told, and prints what the index is of."""
-    made = Fingerprint("payloads", 1234, "00ff", files=2, bytes=2048, seconds=1.0)
+    made = Fingerprint(view="payloads", records=1234, fingerprint="00ff", files=2, bytes=2048, seconds=1.0)
     told: dict[str, Any] = {}
 
     def run(table: str, output: Path, **settings: Any) -> Fingerprint:

@@ -17,7 +17,23 @@ from culm.testing import build_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-SUMMARY = SelectSummary(2, 3, 0, 12345, 5, 8, 7, 10**20, 0, 2, 4096, 1, 2.5)
+SUMMARY = SelectSummary(
+    requesters=2,
+    ranges=3,
+    rejects=0,
+    items=12345,
+    certificates=5,
+    payloads=8,
+    payloads_held=7,
+    missing_rows=4,
+    not_held=10,
+    beyond_newest=10**20,
+    unreadable=0,
+    bundles=2,
+    bundle_bytes=4096,
+    lacking=1,
+    seconds=2.5,
+)
 
 
 def select(*arguments: object) -> int:
@@ -61,7 +77,7 @@ def test_what_it_prints(
 
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs and requests that are not there, an output that is, and an input inside it cost no start of Spark."""
-    monkeypatch.setattr("culm.spark.select.job.running", None)
+    monkeypatch.setattr("culm.spark.shell.running", None)
     log = build_log(1)
     plain = tmp_path / "plain"
     plain.write_bytes(log.entries[0].encoded + log.payloads[log.entries[0].hash])

@@ -18,7 +18,7 @@ import pytest
 
 from culm.bamboo import Entry, audit
 from culm.bamboo.verification import is_authentic
-from culm.spark import job
+from culm.spark import job, shell
 from culm.spark import payload as states
 from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import Importer
@@ -200,7 +200,7 @@ def test_imports(drawn: Drawn, tmp_path: Path, *, plain: bool) -> None:
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """One engine after the other."""
     if request.param == "plain":
-        monkeypatch.setattr(job, "is_running", lambda: False)
+        monkeypatch.setattr(shell, "is_running", lambda: False)
     else:
         request.getfixturevalue("spark")
     return str(request.param)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from culm.bamboo import Entry, ForkProof
 from culm.bamboo.forks import contradiction
 from culm.spark import forks, gather, pack
+from culm.spark.here import rows_of
 from culm.store import SQLiteStore
 from tests.spark import local
 from tests.spark.random_logs import RandomLogs
@@ -17,21 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-Row = dict[str, Any]
 
-
-def found_forks(entries: Iterable[Entry]) -> dict[tuple[bytes, int], Row]:
+def found_forks(entries: Iterable[Entry]) -> dict[tuple[bytes, int], forks.Fork]:
     """The forks that the steps find, by log."""
-    segments = local.segments(local.packed(local.found_rows(entry.encoded for entry in entries)), keep=True)
-    of = {row[:3]: row for row in local.outcomes(segments)}
-    rows = []
-    for row in segments:
-        outcome = of[row[3], row[4], row[6]]
-        if outcome[4] is not None:
-            rows.append((row[3], row[4], row[8], row[9], row[10], outcome[3]))
-    witnesses = sorted(forks.witnesses(rows), key=lambda row: (*row[:2], row[3], row[4] or b""))
-    table = [dict(zip(forks.FORKS.names, row, strict=True)) for row in forks.proofs(witnesses)]
-    return {(row["author"], row["log_id"]): row for row in table}
+    found = local.verified(local.found_rows(entry.encoded for entry in entries), keep=True)
+    table = rows_of(forks.forks(*found.forked()))
+    return {(row.author, row.log_id): row for row in table}
 
 
 @pytest.fixture(params=[1, 12])
@@ -61,23 +53,23 @@ def test_random_logs(tmp_path: Path, seed: int) -> None:
             if not proofs:
                 continue
             row = found[log]
-            assert min(proof.position for proof in proofs) == row["position"]
-            proof = ForkProof.decode(row["proof"])
+            assert min(proof.position for proof in proofs) == row.position
+            proof = ForkProof.decode(row.proof)
             proof.check()
             pair = (proof.first.seq, proof.second.seq)
             assert (proof.position, proof.case.value, *pair) == (
-                row["position"],
-                row["case"],
-                row["first_seq"],
-                row["second_seq"],
+                row.position,
+                row.case,
+                row.first_seq,
+                row.second_seq,
             )
             if proof.case.name != "AFTER_END":
-                assert (proof.first.encoded, proof.second.encoded) == lowest_pair(entries, row["position"])
+                assert (proof.first.encoded, proof.second.encoded) == lowest_pair(entries, row.position)
             verified = {stored.entry.seq for stored in store.entries(log)}
             valid_to = 0
             while valid_to + 1 in verified:
                 valid_to += 1
-            assert valid_to == row["valid_to"]
+            assert valid_to == row.valid_to
 
 
 def lowest_pair(entries: list[Entry], position: int) -> tuple[bytes, bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -84,7 +85,8 @@ class TestWithSpark:
         assert [output] == list(tmp_path.iterdir())
         assert len(lines) == len(set(lines)) >= 3
 
-        assert json.loads((output / "summary.json").read_text()) == summary.as_dict()
+        written = json.loads((output / "summary.json").read_text())
+        assert written == {**summary.as_dict(), "made": written["made"]}
         found = [one.verdict for one in expected]
         assert (len(found), *map(found.count, COUNTS[1:])) == tuple(summary.as_dict()[name] for name in COUNTS)
         wrong = [one for one in expected if one.payload in ("mismatch", "size_mismatch")]
@@ -112,7 +114,7 @@ class TestWithSpark:
         def take_away(_line: str) -> None:
             plain.unlink(missing_ok=True)
 
-        with pytest.raises(CulmError, match=rf"^Spark: {plain}: cannot be read here: .*$"):
+        with pytest.raises(CulmError, match=rf"^Spark: {plain}: there is no such file$"):
             run([str(plain)], output, overwrite=True, progress=take_away)
         assert [output] == list(tmp_path.iterdir())
         assert [output / "summary.json"] == list(output.iterdir())
@@ -133,7 +135,7 @@ def test_what_cannot_work_is_refused_before_spark_starts(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inputs that are not there and outputs that are cost no start of Spark."""
-    monkeypatch.setattr("culm.spark.job.running", None)
+    monkeypatch.setattr("culm.spark.shell.running", None)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "summary.json").write_bytes(plain.read_bytes())
     with pytest.raises(ConfigError, match="missing: there is no such file"):
@@ -188,6 +190,9 @@ def test_the_summary_as_a_table() -> None:
         "wrong payloads       1",
         "rejects              0",
     ] == summary.table().splitlines()
+    some = replace(summary, uncertified=7).table().splitlines()
+    assert "    not certified        7" in some
+    assert some[-1].startswith("not certified: each of these entries has a path to entry 1")
 
 
 @pytest.mark.parametrize("error", [Py4JError("gone"), PySparkValueError("gone"), ConnectionRefusedError("gone")])

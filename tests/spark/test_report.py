@@ -20,8 +20,8 @@ from markupsafe import escape
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
-from culm.spark import job as verify_job
 from culm.spark import report, run
+from culm.spark import shell as verify_shell
 from culm.spark.columns import Columns
 from culm.spark.report import job as report_job
 from culm.spark.report.coverage import CELLS
@@ -31,7 +31,7 @@ from culm.spark.report.numbers import (
     LogNumbers,
 )
 from culm.spark.report.view import short, shown
-from culm.spark.steps import VERDICTS
+from culm.spark.verdicts import Verdict
 from culm.store.files import BundleWriter
 from culm.wire.base62 import encode_base62
 from tests.spark import report_oracle as oracle
@@ -86,7 +86,7 @@ def add_rows(folder: Path, rows: Sequence[Mapping[str, Any]], rejects: Sequence[
 
     The file of verdicts is one of an earlier version, without the column ``certified``.
     """
-    for name, columns, given_rows in (("verdicts", VERDICTS, rows), ("rejects", REJECTS, rejects)):
+    for name, columns, given_rows in (("verdicts", Columns.of(Verdict), rows), ("rejects", REJECTS, rejects)):
         (folder / name).mkdir(parents=True, exist_ok=True)
         schema = pa.schema([(column, kind) for column, kind in columns.arrow.items() if column != "certified"])
         arrays = [pa.array([row.get(field.name) for row in given_rows], field.type) for field in schema]
@@ -136,7 +136,7 @@ def many_rows() -> Iterator[dict[str, Any]]:
 def without_spark() -> Iterator[None]:
     """What runs meanwhile runs in this process, though a session may be active."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (verify_job, report_job):
+        for module in (verify_shell, report_job):
             patch.setattr(module, "is_running", lambda: False)
         yield
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from culm.bamboo import MAX_U64
+from culm.spark.columns import Columns
 from culm.spark.payload import STATES
 from culm.spark.report import engines
 from culm.spark.report.counts import completeness, cost, growth, lengths
@@ -29,8 +30,7 @@ from culm.spark.report.numbers import (
 from culm.spark.report.page import page
 from culm.spark.report.stretches import STRETCHES, magnitude, magnitudes, stretches
 from culm.spark.report.view import LogView, pieces, portions, share, short, shown
-from culm.spark.steps import VERDICTS as TABLE
-from culm.spark.verdicts import VERDICTS
+from culm.spark.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict
 
@@ -51,7 +51,7 @@ def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     return engines.typed(found.to_pylist(), CoverageNumbers)
 
 
-READ = pa.schema([(name, kind) for name, kind in TABLE.arrow.items() if name in verdict(b"", 0, 1)])
+READ = pa.schema([(name, kind) for name, kind in Columns.of(Verdict).arrow.items() if name in verdict(b"", 0, 1)])
 NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, MAX_U64), st.integers(0, 63).map(lambda power: 2**power))
 
 

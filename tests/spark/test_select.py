@@ -22,9 +22,11 @@ from culm.spark import gather, payload_places, reading
 from culm.spark.payload_places import PLACES, Payloads, placed
 from culm.spark.select import items as select_items
 from culm.spark.select import places as select_places
-from culm.spark.select import rejects, select_entries
+from culm.spark.select import select_entries
 from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
+from culm.spark.select.gaps import REASONS
+from culm.spark.select.requests import Given
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.testing import LogBuilder, build_log
@@ -83,7 +85,7 @@ def far_log() -> tuple[LogBuilder, list[Entry]]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("block_bits")
 @pytest.mark.parametrize("seed", range(2))
-def test_random_logs(tmp_path: Path, seed: int) -> None:
+def test_random_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Of logs with anything wrong in them, every range gets what it denotes in the store, and lacks what that lacks."""
     draw = random.Random(seed)
     logs = RandomLogs(seed=seed, count=30)
@@ -93,7 +95,8 @@ def test_random_logs(tmp_path: Path, seed: int) -> None:
     with SQLiteStore(tmp_path / "store") as store:
         store.add(logs.items)
         wanted, missing, beyond = expected(store, requests)
-    selected = Selected(found, given(requests), shares=draw.choice([1, 2]))
+    monkeypatch.setattr(select_steps, "_SHARE_PAIRS", draw.choice([3, 10**6]))
+    selected = Selected(found, given(requests))
     assert wanted == selected.wanted()
     assert missing == selected.missing(NOT_HELD)
     assert beyond == selected.missing(BEYOND)
@@ -104,7 +107,7 @@ def test_random_logs(tmp_path: Path, seed: int) -> None:
 def test_any_number_of_pieces_at_once(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
     """The items do not depend on how many pieces are laid out at once, nor on where batches end."""
     monkeypatch.setattr(select_items, "_PAIRS", pairs)
-    monkeypatch.setattr("culm.spark.columns._BATCH_ROWS", 7)
+    monkeypatch.setattr("culm.spark.columns.BATCH_ROWS", 7)
     draw, log = random.Random(pairs), build_log(40)
     author, log_id = log.identity.public, log.log_id
     requests = [(draw.choice("abcdefgh"), author, log_id, random_range(draw, 40)) for _ in range(200)]
@@ -173,7 +176,7 @@ def test_the_end_of_the_numbers() -> None:
     log, entries = far_log()
     requests = far_requests(log)
     selected = Selected(local.found_rows(entry.encoded for entry in entries), given(requests))
-    check_far(entries, requests, selected.wanted(), [(row[0], *row[4:]) for row in selected.gaps])
+    check_far(entries, requests, selected.wanted(), [(row.requester, row.first, row.last) for row in selected.gaps])
 
 
 def test_requests_that_cannot_be_read() -> None:
@@ -181,24 +184,24 @@ def test_requests_that_cannot_be_read() -> None:
     log = build_log(3)
     author, text = log.identity.public, author_text(log.identity.public)
     several = RangeSet([Range(1), Range(3, payloads=False)])
-    rows: list[tuple[Any, ...]] = [
-        ("a", author, None, "0", None, several.encode(), None),
-        ("b", None, text, "0", None, None, "2..3; 1 metadata"),
-        ("c", author, None, "0", None, None, "nothing"),
-        ("d", author[:5], None, "0", None, None, "1"),
-        ("e", None, "nobody", "0", None, None, "1"),
-        ("f", author, None, "1.5", None, None, "1"),
-        ("g", author, None, None, None, None, "1"),
-        ("h", author, None, "0", None, None, None),
-        ("i", author, None, "0", b"\x80\x02\x01", None, None),
-        (None, author, None, "0", None, None, "1"),
-        ("k", author, None, "0", None, b"\x01\x00", None),
+    rows: list[Given] = [
+        Given("a", author, None, "0", None, several.encode(), None),
+        Given("b", None, text, "0", None, None, "2..3; 1 metadata"),
+        Given("c", author, None, "0", None, None, "nothing"),
+        Given("d", author[:5], None, "0", None, None, "1"),
+        Given("e", None, "nobody", "0", None, None, "1"),
+        Given("f", author, None, "1.5", None, None, "1"),
+        Given("g", author, None, None, None, None, "1"),
+        Given("h", author, None, "0", None, None, None),
+        Given("i", author, None, "0", b"\x80\x02\x01", None, None),
+        Given(None, author, None, "0", None, None, "1"),
+        Given("k", author, None, "0", None, b"\x01\x00", None),
     ]
     selected = Selected(local.found_rows(entry.encoded for entry in log.entries), rows)
     assert {("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("b", 3)} == {
         (key[0], key[3]) for key in selected.wanted()
     }
-    reasons = {row["requester"]: row["reason"] for row in selected.rejects}
+    reasons = {row.requester: row.reason for row in selected.rejects}
     for requester, reason in {
         "d": "an author has 32 bytes, not 5",
         "e": "is not an author",
@@ -211,7 +214,7 @@ def test_requests_that_cannot_be_read() -> None:
     }.items():
         assert reason in reasons.pop(requester)
     assert not reasons
-    assert {"800201"} == {row["ranges_text"] for row in selected.rejects if row["requester"] == "i"}
+    assert {"800201"} == {row.ranges for row in selected.rejects if row.requester == "i"}
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------
@@ -322,9 +325,15 @@ class TestWithSpark:
         check_tables(inputs, items, missing)
         assert ["nobody"] == [row["requester"] for row in rejects]
         assert {"items", "missing", "rejects", "bundles", "summary.json"} == {file.name for file in output.iterdir()}
-        assert summary == json.loads((output / "summary.json").read_text())
+        written = json.loads((output / "summary.json").read_text())
+        assert {**summary, "made": written["made"]} == written
         counts = [len(items), 1, sum(row["certificate"] for row in items), sum(row["payload"] for row in items)]
         assert counts == [summary[name] for name in ("items", "rejects", "certificates", "payloads")]
+        entries = {reason: sum(int(row["entries"]) for row in missing if row["reason"] == reason) for reason in REASONS}
+        assert [len(missing), *entries.values()] == [
+            summary[name] for name in ("missing_rows", "not_held", "beyond_newest")
+        ]
+        assert all(entries.values())
 
         assert {*(row["file"] for row in manifest), "manifest"} == {
             file.name for file in (output / "bundles").iterdir()
@@ -373,7 +382,7 @@ class TestWithSpark:
             (requests.withColumnRenamed("requester", "log").withColumn("requester", requests.log_id), "DECIMAL"),
         ):
             with pytest.raises(ConfigError, match=message):
-                rejects(wrong)
+                select_entries(entries, wrong)
 
 
 # -- bundles --------------------------------------------------------------------------------------------------------
@@ -409,7 +418,7 @@ class TestPayloads:
                     write(store, [log.entries[0].log], stream, *([print] if name == "plain" else []))
         found: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
         inputs = [str(tmp_path / name) for name in ("plain", "bundle", "store")]
-        for payload_hash, *place in local.stepped(rows_of(inputs), reading.FOUND, placed, PLACES):
+        for payload_hash, *place in PLACES.rows(placed(reading.FOUND.batches(rows_of(inputs)))):
             found[payload_hash].append((place[0], place[1]))
         return found
 

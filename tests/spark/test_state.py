@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -13,10 +14,13 @@ import pytest
 
 from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError
-from culm.spark import gather, job, pack, run, steps
-from culm.spark.plain import PlainRun
+from culm.spark import gather, pack, run, shell
+from culm.spark.here import Here, rows_of
+from culm.spark.incremental import Increment
 from culm.spark.segment import Signatures
 from culm.spark.state import State, held
+from culm.spark.steps import pronounced
+from culm.spark.verdicts import Verdict
 from culm.store.files import BundleWriter
 from culm.testing import LogBuilder, build_log, tampered
 from tests.spark.worse_logs import WorseLogs
@@ -58,16 +62,15 @@ def written(output: Path) -> Table:
 
 def known(folder: Path, signatures: str) -> Table:
     """Everything that a state knows."""
-    state = State.open(folder, Signatures(signatures))
-    live = {(*row[:2], row[3], row[5]): row[7] for row in state.index_of()}
-    rows = [(*row, live[key], b"") for key, row in state.segments_of(live.keys(), steps.JUDGED.names[:5])]
-    return by_hash([row for batch in steps.pronounced(steps.JUDGED.batches(rows)) for row in batch.to_pylist()])
+    judged = State.open(folder, Signatures(signatures)).judged(Here())
+    rows = rows_of(judged.map(partial(pronounced, everything=True), Verdict))
+    return by_hash([row._asdict() for row in rows])
 
 
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are made in this process, though a session is active."""
-    monkeypatch.setattr(job, "is_running", lambda: False)
+    monkeypatch.setattr(shell, "is_running", lambda: False)
 
 
 class Parts:
@@ -157,6 +160,21 @@ class TestInThisProcess:
         totals = State.open(state).totals
         assert (11, 10, 1) == (totals["entries"], totals["verified"], totals["invalid"])
 
+    def test_entries_that_are_not_certified(self, tmp_path: Path) -> None:
+        """How many they are is said where it is known, so not on top of a state that did not count them."""
+        log, state = build_log(9), tmp_path / "state"
+        parts = ([1, 4], [5, 6, 8, 9])
+        paths = [bundle(tmp_path / str(part), log.items([log.entries[at - 1] for at in part])) for part in parts]
+        assert run(paths[:1], tmp_path / "first", state=state).uncertified == 0
+        both = run(paths[1:], tmp_path / "second", state=state)
+        rows = written(tmp_path / "first") | written(tmp_path / "second")
+        uncertified = [row for row in rows.values() if row["verdict"] == "verified" and not row["certified"]]
+        assert 2 == both.uncertified == len(uncertified)
+        manifest = json.loads((state / "manifest.json").read_text())
+        del manifest["totals"]["certified"]
+        (state / "manifest.json").write_text(json.dumps(manifest))
+        assert run(paths[:1], tmp_path / "third", state=state).uncertified is None
+
     def test_only_what_is_new_is_looked_at(self, tmp_path: Path) -> None:
         """Entries behind those that are known make a segment of their own; only they are in the results."""
         log = build_log(40)
@@ -175,7 +193,7 @@ class TestInThisProcess:
         run(paths[:10], tmp_path / "first", state=state)
         before = (state / "manifest.json").read_text()
         with monkeypatch.context() as patch:
-            patch.setattr(PlainRun, "write_verdicts", mock.Mock(side_effect=CulmError("no")))
+            patch.setattr(Increment, "pronounce", mock.Mock(side_effect=CulmError("no")))
             with pytest.raises(CulmError, match="no"):
                 run(paths[10:], tmp_path / "second", state=state)
         assert before == (state / "manifest.json").read_text()
@@ -189,11 +207,11 @@ class TestInThisProcess:
 def test_runs_with_spark_and_without(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run without Spark goes on from the state of one with it, and the reverse."""
     with monkeypatch.context() as patch:
-        patch.setattr(job, "is_running", lambda: False)
+        patch.setattr(shell, "is_running", lambda: False)
         parts = Parts(tmp_path, "all")
     parts.run(0)
     with monkeypatch.context() as patch:
-        patch.setattr(job, "is_running", lambda: False)
+        patch.setattr(shell, "is_running", lambda: False)
         parts.run(1)
     parts.run(2)
     parts.check()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, certificate_pool, path, yamf_hash
 from culm.bamboo.verification import is_authentic
 from culm.errors import ConfigError
-from culm.spark import gather, pack, reading
+from culm.spark import columns, gather, pack, reading
 from culm.spark import payload as states
-from culm.spark.columns import Columns
+from culm.spark.columns import Tiny, Unsigned
+from culm.spark.gather import PackRow, Reject
 from culm.spark.inputs import plan
 from culm.spark.payload import PayloadFrame
 from culm.spark.segment import Signatures
@@ -27,18 +28,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from culm.spark.verdicts import Verdict
     from tests.spark.defects import DataSet
+    from tests.spark.local import Found
 
-Row = tuple[Any, ...]
+
+class AnyRow(NamedTuple):
+    """A column of each type."""
+
+    a: bytes
+    b: int
+    c: bool
+    d: str | None
+    e: Tiny
+    f: Unsigned | None
+
+
 NOBODY_HAS = (states.ABSENT, states.MISMATCH)
 
 
-def rows_of(inputs: Iterable[str]) -> list[Row]:
+def rows_of(inputs: Iterable[str]) -> list[Found]:
     """What is read from some inputs."""
     splits = plan(inputs)
-    return list(
-        reading.FOUND.rows(reading._reader(splits)(reading._SPLIT.batches([(at,) for at in range(len(splits))])))
-    )
+    return list(reading.FOUND.rows(batch for split in splits for batch in reading.split_batches(split)))
 
 
 @pytest.fixture(params=[1, 2, 12])
@@ -62,19 +74,17 @@ class TestAnyBlocks:
         assert data.expected.keys() == found.keys()
         for key, expected in data.expected.items():
             row = found[key]
-            place = (expected.entry.author.hex(), expected.entry.seq, row["reason"])
-            assert (expected.verdict, expected.payload) == (row["verdict"], row["payload"]), place
-            assert (expected.reason or "") in (row["reason"] or ""), place
-            assert data.copies[key] == row["copies"]
+            place = (expected.entry.author.hex(), expected.entry.seq, row.reason)
+            assert (expected.verdict, expected.payload) == (row.verdict, row.payload), place
+            assert (expected.reason or "") in (row.reason or ""), place
+            assert data.copies[key] == row.copies
             entry = expected.entry
             assert (entry.author, entry.payload_hash, entry.is_end) == (
-                row["author"],
-                row["payload_hash"],
-                row["is_end"],
+                row.author,
+                row.payload_hash,
+                row.is_end,
             )
-            assert (entry.log_id, entry.seq, entry.size) == tuple(
-                int(row[name]) for name in ("log_id", "seqnum", "size")
-            )
+            assert (entry.log_id, entry.seq, entry.size) == (int(row.log_id), int(row.seqnum), int(row.size))
 
     @pytest.mark.parametrize("signatures", Signatures)
     @pytest.mark.parametrize("seed", range(2))
@@ -89,7 +99,7 @@ class TestAnyBlocks:
         found = local.verdicts(rows, signatures)
         assert found.keys() == {entry.hash for entry, _ in logs.items} | {entry.hash for entry in logs.forged}
         for entry in logs.forged:
-            assert ("invalid", "bad signature") == tuple(found[entry.hash][name] for name in ("verdict", "reason"))
+            assert ("invalid", "bad signature") == (found[entry.hash].verdict, found[entry.hash].reason)
         for of_log in logs.by_log():
             lies = [entry.seq for entry, data in of_log.items() if data is not None and len(data) != entry.size]
             verdicts = oracle.verdicts(of_log, lies)
@@ -98,12 +108,12 @@ class TestAnyBlocks:
                 max(entry.seq for entry in of_log),
             )
             for entry, state in verdicts.items():
-                assert found[entry.hash]["certified"] == (state == oracle.VERIFIED and entry.seq in certified)
+                assert found[entry.hash].certified == (state == oracle.VERIFIED and entry.seq in certified)
                 row, data = found[entry.hash], of_log[entry]
-                assert (state if state != oracle.WAITING else "unverified") == row["verdict"], row
+                assert (state if state != oracle.WAITING else "unverified") == row.verdict, row
                 known = None if data is None else states.HELD if len(data) == entry.size else states.SIZE_MISMATCH
-                assert row["payload"] == known or (known is None and row["payload"] in NOBODY_HAS), row
-        rejects = {row[0]: (row[1], row[5]) for row in rows if row[5] is not None}
+                assert row.payload == known or (known is None and row.payload in NOBODY_HAS), row
+        rejects = {source: (offset or 0, reason) for source, offset, *_, reason in rows if reason is not None}
         assert rejects.keys() == logs.rejects.keys()
         for name, (begin, end, reason) in logs.rejects.items():
             assert begin <= rejects[name][0] <= end
@@ -115,9 +125,9 @@ class TestAnyBlocks:
         link = yamf_hash(b"")
         top = [log.make(MAX_U64 - n, b"", backlink=link, lipmaalink=link) for n in range(9)]
         found = local.verdicts(local.found_rows(entry.encoded for entry in top))
-        assert {MAX_U64 - n for n in range(9)} == {int(row["seqnum"]) for row in found.values()}
-        assert {Decimal(MAX_U64)} == {row["log_id"] for row in found.values()}
-        assert {"fork at 18446744073709551607"} == {row["reason"] for row in found.values()}
+        assert {MAX_U64 - n for n in range(9)} == {int(row.seqnum) for row in found.values()}
+        assert {Decimal(MAX_U64)} == {row.log_id for row in found.values()}
+        assert {"fork at 18446744073709551607"} == {row.reason for row in found.values()}
 
 
 def test_a_mixture_of_two_histories(tmp_path: Path) -> None:
@@ -138,8 +148,8 @@ def test_a_mixture_of_two_histories(tmp_path: Path) -> None:
             (log,) = store.logs()
             assert (log.entries, log.certified, log.forked_at is not None) == (len(verified), len(certified), forked)
         rows = sorted(local.verdicts(local.found_rows(entry.encoded for entry in entries)).values(), key=_seq)
-        assert verified == [_seq(row) for row in rows if row["verdict"] == "verified"]
-        assert certified == [_seq(row) for row in rows if row["certified"]]
+        assert verified == [_seq(row) for row in rows if row.verdict == "verified"]
+        assert certified == [_seq(row) for row in rows if row.certified]
 
 
 def test_heads_stop_at_a_bad_signature() -> None:
@@ -147,7 +157,7 @@ def test_heads_stop_at_a_bad_signature() -> None:
     log = build_log(6)
     rows = [entry.encoded for entry in log.entries[:5]] + [tampered(log.entries[5])]
     bad = local.verdicts(local.found_rows(rows), Signatures.HEADS)
-    assert ["verified"] * 5 + ["invalid"] == [row["verdict"] for row in sorted(bad.values(), key=_seq)]
+    assert ["verified"] * 5 + ["invalid"] == [row.verdict for row in sorted(bad.values(), key=_seq)]
 
     # The author signs a link to an entry without a good signature of its own: heads take it, strict does not.
     forged = LogBuilder(log.identity)
@@ -157,7 +167,7 @@ def test_heads_stop_at_a_bad_signature() -> None:
     rows = [entry.encoded for entry in forged.entries]
     for signatures, expected in ((Signatures.HEADS, "verified"), (Signatures.STRICT, "invalid")):
         found = sorted(local.verdicts(local.found_rows(rows), signatures).values(), key=_seq)
-        assert expected == found[0]["verdict"]
+        assert expected == found[0].verdict
 
 
 @pytest.mark.usefixtures("block_bits")
@@ -170,7 +180,7 @@ def test_heads_do_not_depend_on_blocks() -> None:
             if seq == at:
                 log.entries[-1] = Entry.decode(tampered(log.entries[-1]))
         found = local.verdicts(local.found_rows(entry.encoded for entry in log.entries), Signatures.HEADS)
-        assert ["verified"] * 14 == [row["verdict"] for row in sorted(found.values(), key=_seq)], at
+        assert ["verified"] * 14 == [row.verdict for row in sorted(found.values(), key=_seq)], at
 
 
 @pytest.mark.usefixtures("block_bits")
@@ -195,11 +205,11 @@ def test_heads_are_what_their_definition_says(seed: int) -> None:
     for entry in entries:
         verdict = expected.get(entry, oracle.INVALID)
         said = "unverified" if verdict == oracle.WAITING else verdict
-        assert said == found[entry.hash]["verdict"], entry.seq
+        assert said == found[entry.hash].verdict, entry.seq
 
 
-def _seq(row: dict[str, Any]) -> int:
-    return int(row["seqnum"])
+def _seq(row: Verdict) -> int:
+    return int(row.seqnum)
 
 
 def test_order_does_not_matter() -> None:
@@ -217,7 +227,7 @@ def test_every_row_is_packed_or_rejected() -> None:
     """Entries and frames are packed; bytes that are neither, and nothing at all, are rejects with their place."""
     entry = build_log(1).entries[0]
     frame = PayloadFrame(entry.author, 0, 1, yamf_hash(b""), 0).encode()
-    rows: list[Row] = [
+    rows: list[Found] = [
         ("a", 1, entry.encoded, "held", None, None),
         ("b", 2, None, None, frame, None),
         ("c", 3, None, None, None, "why"),
@@ -226,10 +236,10 @@ def test_every_row_is_packed_or_rejected() -> None:
         ("f", 6, None, None, None, None),
     ]
     found = local.packed(rows)
-    rejected = {row[0]: row[2].split(":")[0] for row in found if row[0] is not None}
+    rejected = {row.source: row.reason.split(":")[0] for row in found if isinstance(row, Reject)}
     assert {"c": "why", "d": "not an entry", "e": "not an entry", "f": "a row without an entry"} == rejected
-    (packed,) = (row for row in found if row[0] is None)
-    records = pack.Pack.decode(packed[8])
+    (packed,) = (row for row in found if isinstance(row, PackRow))
+    records = pack.Pack.decode(packed.packed)
     assert {entry.encoded, frame} == {records.record(row) for row in range(len(records))}
 
 
@@ -243,7 +253,24 @@ def test_an_unknown_payload_state_is_a_wrong_call() -> None:
 @pytest.mark.parametrize("count", [0, 1, 2000, 4001])
 def test_rows_through_batches(count: int) -> None:
     """Any number of rows of any values comes out as it went in."""
-    columns = Columns(a="BINARY", b="BIGINT", c="BOOLEAN", d="STRING", e="TINYINT")
-    rows = [(bytes([n % 256]), -(2**63) + n, n % 2 == 0, None if n % 3 else str(n), n % 7) for n in range(count)]
-    assert rows == list(columns.rows(columns.batches(rows)))
-    assert "a BINARY, b BIGINT, c BOOLEAN, d STRING, e TINYINT" == columns.ddl
+    rows = [
+        AnyRow(bytes([n % 256]), -(2**63) + n, n % 2 == 0, None if n % 3 else str(n), n % 7, n or None)
+        for n in range(count)
+    ]
+    assert rows == list(columns.rows(AnyRow, columns.batches(AnyRow, rows)))
+    assert columns.ddl(AnyRow) == "a BINARY, b BIGINT, c BOOLEAN, d STRING, e TINYINT, f DECIMAL(20,0)"
+
+
+def test_batches_have_a_bounded_size() -> None:
+    """Rows with large cells make batches of fewer rows, so that a worker's memory is bounded by bytes, too."""
+    rows = [AnyRow(bytes(1 << 20), n, True, None, 0, None) for n in range(40)]
+    sizes = [len(batch) for batch in columns.batches(AnyRow, rows)]
+    assert [16, 16, 8] == sizes
+
+
+def test_a_step_makes_rows_of_several_tables() -> None:
+    """Rows and whole batches are told apart by their table; those of other tables are dropped."""
+    mine, other = AnyRow(b"", 1, True, None, 0, None), Reject("a", 1, "why")
+    whole = columns.Batch(AnyRow, columns.batch_of(AnyRow, [mine, mine]))
+    found = list(columns.rows(AnyRow, columns.batches(AnyRow, [mine, other, whole])))
+    assert [mine] * 3 == found

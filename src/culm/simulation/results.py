@@ -18,7 +18,8 @@ from culm.errors import ConfigError
 from culm.simulation.scenario import Scenario
 from culm.simulation.sweep import run_scenarios
 from culm.spark.columns import Columns
-from culm.spark.output import SUMMARY, check_output, whole_folder, write_rows
+from culm.spark.folders import SUMMARY, check_output, whole_folder
+from culm.spark.output import write_batches
 
 _KINDS = {
     "STRING": "protocol direction",
@@ -58,7 +59,7 @@ def run_simulations(
         ran(0, 0)
         for name, rows in (("rounds", found.rounds), ("convergence", found.convergence)):
             columns = Columns(**{column: _KIND_OF.get(column, "BIGINT") for column in rows[0]})
-            write_rows((tuple(row.values()) for row in rows), columns, folder / name)
+            write_batches(columns.batches(tuple(row.values()) for row in rows), columns, folder / name)
         progress("drawing the charts")
         for name, svg in charts(found).items():
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")

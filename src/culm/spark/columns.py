@@ -1,4 +1,14 @@
-"""Rows on their way between Spark and Python: their columns, and how they become Arrow batches and rows again.
+"""Tables: one class each, from which its columns are derived for SQL, for Arrow and for Python.
+
+A table is a ``NamedTuple``. Its annotations are its columns, so that a type checker sees every use of one::
+
+    class Outcome(NamedTuple):
+        author: bytes               # BINARY
+        low: int                    # BIGINT
+        size: Unsigned              # DECIMAL(20,0)
+        forked_at: int | None       # BIGINT
+
+    ddl(Outcome)                    # "author BINARY, low BIGINT, size DECIMAL(20,0), forked_at BIGINT"
 
 Log ids, sequence numbers and sizes go up to 2^64 - 1. Spark has no unsigned 64-bit type; its decimals hold them, but
 are slow to sort and to join by. Between the steps these numbers are therefore signed longs, 2^63 lower, which keep
@@ -9,11 +19,24 @@ their order (``culm.store.schema.to_sql``, ``from_sql``): 1 becomes -2^63 + 1. O
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import Column
@@ -25,12 +48,133 @@ SUM = "DECIMAL(38,0)"
 """The SQL type of a sum of such numbers."""
 
 Unsigned = Annotated[int, UNSIGNED]
-Sum = Annotated[int, SUM]
-_KINDS: dict[object, str] = {bytes: "BINARY", str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN"}
+"""The type of a column of unsigned 64-bit numbers, in tables for users. Arrow gives its values as decimals."""
 
-# Rows in one Arrow batch. Larger batches hold more rows in a worker at once; smaller ones cost more for each row,
-# because Arrow and Spark do some work for each batch.
-_BATCH_ROWS = 2000
+Sum = Annotated[int, SUM]
+"""The type of a column of sums of such numbers."""
+
+Tiny = Annotated[int, "TINYINT"]
+"""The type of a column of numbers from -128 to 127."""
+
+# Rows in one Arrow batch, and bytes of their binary cells. Larger batches hold more in a worker at once; smaller ones
+# cost more for each row, because Arrow and Spark do some work for each batch.
+BATCH_ROWS = 2000
+BATCH_BYTES = 16 * 1024 * 1024
+
+_SQL = {bytes: "BINARY", int: "BIGINT", str: "STRING", bool: "BOOLEAN", float: "DOUBLE"}
+
+
+class Row(Protocol):
+    """A row of any table: what all classes of ``NamedTuple`` have."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+class Batch(NamedTuple):
+    """Rows of a table as an Arrow batch, for steps that make whole columns."""
+
+    table: type[Row]
+    data: pa.RecordBatch
+
+
+def names(table: type[Row]) -> tuple[str, ...]:
+    """The names of a table's columns, in order."""
+    found: tuple[str, ...] = cast("Any", table)._fields
+    return found
+
+
+def maker(table: type[R]) -> Callable[[Iterable[Any]], R]:
+    """A function that makes a row of its cells."""
+    found: Callable[[Iterable[Any]], R] = cast("Any", table)._make
+    return found
+
+
+@cache
+def types(table: type[Row]) -> dict[str, str]:
+    """The SQL types of a table's columns, by name, in order. ``KeyError`` for an annotation without an SQL type."""
+    return {name: _sql(kind) for name, kind in get_type_hints(table, include_extras=True).items()}
+
+
+def _sql(kind: object) -> str:
+    for part in get_args(kind):
+        if part is not NoneType and NoneType in get_args(kind):
+            return _sql(part)
+    if get_origin(kind) is Annotated:
+        return str(get_args(kind)[1])
+    return _SQL[cast("type", kind)]
+
+
+def ddl(table: type[Row]) -> str:
+    """The columns as a schema in SQL: ``author BINARY, log BIGINT``."""
+    return ", ".join(f"{name} {kind}" for name, kind in types(table).items())
+
+
+@cache
+def schema(table: type[Row]) -> pa.Schema:
+    """The columns as a schema of Arrow. ``KeyError`` for an SQL type that no step uses so far."""
+    import pyarrow as pa
+
+    return pa.schema([(name, _arrow(kind)) for name, kind in types(table).items()])
+
+
+def _arrow(kind: str) -> pa.DataType:
+    import pyarrow as pa
+
+    kinds = {
+        "BINARY": pa.binary(),
+        "BIGINT": pa.int64(),
+        "TINYINT": pa.int8(),
+        "INT": pa.int32(),
+        "BOOLEAN": pa.bool_(),
+        "STRING": pa.string(),
+        "DOUBLE": pa.float64(),
+        UNSIGNED: pa.decimal128(20, 0),
+        SUM: pa.decimal128(38, 0),
+    }
+    return kinds[kind]
+
+
+def rows(table: type[R], batches: Iterable[pa.RecordBatch]) -> Iterator[R]:
+    """The rows of Arrow batches. The batches may have further columns, in any order."""
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in names(table))
+        yield from map(maker(table), zip(*columns, strict=True))
+
+
+def batch_of(table: type[Row], some: Iterable[Row]) -> pa.RecordBatch:
+    """Rows, at least one, as one Arrow batch."""
+    import pyarrow as pa
+
+    columns = zip(zip(*some, strict=True), schema(table), strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema(table))
+
+
+def batches(table: type[Row], made: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of a table's rows among what a step makes, each as soon as its rows are there."""
+    page: list[Row] = []
+    size = 0
+    for item in made:
+        if isinstance(item, Batch):
+            if item.table is table:
+                yield item.data
+        elif type(item) is table:
+            page.append(item)
+            size += weight(item)
+        if len(page) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield batch_of(table, page)
+            page, size = [], 0
+    if page:
+        yield batch_of(table, page)
+
+
+def weight(row: Row) -> int:
+    """How many bytes the binary cells of a row have."""
+    return sum(len(cell) for cell in row if type(cell) is bytes)
 
 
 class Columns:
@@ -41,9 +185,9 @@ class Columns:
         self.types = types
 
     @classmethod
-    def of(cls, row: type) -> Columns:
-        """The columns of a class of rows, by the types of its fields: an ``int`` is a ``BIGINT``."""
-        return cls(**{name: _kind(hint) for name, hint in get_type_hints(row, include_extras=True).items()})
+    def of(cls, table: type) -> Columns:
+        """The columns of a table's class, or of a dataclass."""
+        return cls(**types(table))
 
     @classmethod
     def in_sql(cls, ddl: str) -> Columns:
@@ -58,20 +202,7 @@ class Columns:
     @property
     def arrow(self) -> dict[str, pa.DataType]:
         """The columns' Arrow types by name. ``KeyError`` for an SQL type that no step uses so far."""
-        import pyarrow as pa
-
-        kinds = {
-            "BINARY": pa.binary(),
-            "BIGINT": pa.int64(),
-            "TINYINT": pa.int8(),
-            "INT": pa.int32(),
-            "BOOLEAN": pa.bool_(),
-            "STRING": pa.string(),
-            "DOUBLE": pa.float64(),
-            UNSIGNED: pa.decimal128(20, 0),
-            SUM: pa.decimal128(38, 0),
-        }
-        return {name: kinds[kind] for name, kind in self.types.items()}
+        return {name: _arrow(kind) for name, kind in self.types.items()}
 
     @property
     def schema(self) -> pa.Schema:
@@ -97,18 +228,18 @@ class Columns:
 
         schema = self.schema
         rows = iter(rows)
-        while page := list(islice(rows, _BATCH_ROWS)):
+        while page := list(islice(rows, BATCH_ROWS)):
             arrays = [
                 pa.array(column, field.type) for column, field in zip(zip(*page, strict=True), schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _kind(hint: object) -> str:
-    """The SQL type of a field's type. What may be None has the type that it otherwise has."""
-    parts = (hint, *get_args(hint))
-    named = [part.__metadata__[0] for part in parts if hasattr(part, "__metadata__")]
-    return str(named[0]) if named else next(_KINDS[part] for part in parts if part in _KINDS)
+def mapped(
+    columns: Columns, step: Callable[[Iterable[tuple[Any, ...]]], Iterator[tuple[Any, ...]]], result: Columns
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for ``mapInArrow`` that reads rows of ``columns``, applies a step, and writes rows of ``result``."""
+    return lambda found: result.batches(step(columns.rows(found)))
 
 
 def unsigned(column: Column) -> Column:

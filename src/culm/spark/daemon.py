@@ -18,7 +18,7 @@ import pyspark.sql.pandas.serializers
 import pyspark.worker
 from pyspark import daemon
 
-import culm.spark.plain
+import culm.spark.job
 import culm.spark.source.rows
 
 LOADED = (pa, pd, pyspark, culm)

@@ -14,19 +14,19 @@ On a cluster, the folder must be under the same path on every machine.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from culm.spark.columns import Columns
-from culm.spark.output import SUMMARY, check_not_inside, check_output, whole_folder
+from culm.spark.columns import batches, ddl
+from culm.spark.folders import check_not_inside
 from culm.spark.running import running, silent
+from culm.spark.shell import Result, job
 from culm.spark.tables import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
 from culm.store.recordindex.manifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -35,11 +35,15 @@ if TYPE_CHECKING:
 
     from culm.store import View
 
-_FILES = Columns(file="STRING")  # a file's entry in the manifest, as JSON
+
+class File(NamedTuple):
+    """A file's entry in the manifest, as JSON."""
+
+    file: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint(Result):
     """A fingerprint, and the size of its index. Equal fingerprints mean equal sets.
 
     ``fingerprint`` is negentropy's, of all records, in hex. ``records`` counts entries, each once; ``files`` and
@@ -51,11 +55,6 @@ class Fingerprint:
     fingerprint: str
     files: int
     bytes: int
-    seconds: float
-
-    def as_dict(self) -> dict[str, int | float | str]:
-        """The fields by name."""
-        return asdict(self)
 
 
 def fingerprint(
@@ -66,6 +65,7 @@ def fingerprint(
     view: str = "entries",
     block_records: int | None = None,
     overwrite: bool = False,
+    reads: Sequence[Path] = (),
 ) -> Fingerprint:
     """Write the record index of a table into a new folder: all of it or, on failure, none.
 
@@ -73,19 +73,18 @@ def fingerprint(
     column ``verdict``, only verified rows count. The view ``payloads`` takes only rows whose ``payload`` is ``held``.
     An entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
     power of two; None takes the default. Fewer records in a block make a comparison read less, and the index larger.
+    ``reads``: the folders that the table comes from, to be stated with the index (``culm.spark.provenance``).
 
     ``ConfigError`` if the table lacks a column or the folder cannot be written. Spark's own error if a row is not an
     entry, because rows are checked in the workers.
     """
-    started = time.monotonic()
     block_records = checked_block_records(BLOCK_RECORDS if block_records is None else block_records)
     of_view = view_of(view)
     keys = counted(entries, of_view).selectExpr(f"{RECORD_AT} AS at", f"{RECORD_ID} AS id")
-    folder = Path(folder).absolute()
-    check_output(folder, overwrite=overwrite)
-    with whole_folder(folder) as partial:
-        files = _write_files(spark, keys, partial, block_records)
-        return _complete(partial, files, of_view, block_records, started)
+    mode = {"view": view, "block_records": block_records}
+    with job("fingerprint", Path(folder), reads, mode=mode, overwrite=overwrite, progress=None) as run:
+        files = _write_files(spark, keys, run.folder, block_records)
+        return run.done(_complete(run.folder, files, of_view, block_records))
 
 
 def run(
@@ -108,10 +107,10 @@ def run(
     check_not_inside(source, output, overwrite=overwrite)
     with running(master, say) as spark:
         say("sorting the records and writing their index")
-        return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite)
+        return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite, reads=[source])
 
 
-def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int, started: float) -> Fingerprint:
+def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int) -> Fingerprint:
     from culm.store.recordindex import IndexStorage
 
     names = {file.name for file in files}
@@ -122,11 +121,7 @@ def _complete(folder: Path, files: list[IndexFile], view: View, block_records: i
     size = sum(path.stat().st_size for path in folder.iterdir())
     with IndexStorage(folder) as index:
         of_all = index.fingerprint(0, len(index)).hex()
-        made = Fingerprint(
-            view.value, len(index), of_all, len(files), size, seconds=round(time.monotonic() - started, 3)
-        )
-    (folder / SUMMARY).write_text(json.dumps(made.as_dict(), indent=2) + "\n", encoding="utf-8")
-    return made
+        return Fingerprint(view=view.value, records=len(index), fingerprint=of_all, files=len(files), bytes=size)
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------
@@ -139,34 +134,34 @@ def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_recor
     spread = (
         keys.repartitionByRange("at", "id") if tasks <= MAX_FILES else keys.repartitionByRange(MAX_FILES, "at", "id")
     )
-    written = spread.sortWithinPartitions("at", "id").mapInArrow(_writer(str(folder), block_records), _FILES.ddl)
-    return [IndexFile.of(json.loads(row[0])) for row in written.collect()]
+    written = spread.sortWithinPartitions("at", "id").mapInArrow(_writer(str(folder), block_records), ddl(File))
+    return [IndexFile.of(json.loads(row.file)) for row in written.collect()]
 
 
 def _writer(folder: str, block_records: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         task = TaskContext.get()
         label = f"records-{task.partitionId() if task else 0:05d}"
-        return _FILES.batches(_written(batches, Path(folder), label, block_records))
+        return batches(File, _written(found, Path(folder), label, block_records))
 
     return write
 
 
-def _written(batches: Iterator[pa.RecordBatch], folder: Path, label: str, block_records: int) -> Iterator[tuple[str]]:
+def _written(found: Iterator[pa.RecordBatch], folder: Path, label: str, block_records: int) -> Iterator[File]:
     """Write one task's sorted records as a file; yields its entry in the manifest, or nothing if there are none."""
     from culm.store.recordindex.writer import FileWriter
 
     writer = FileWriter(folder, label, block_records)
     try:
-        for batch in batches:
+        for batch in found:
             writer.add(_keys_of(batch))
         file = writer.finish()
     finally:
         writer.discard()
     if file is not None:
-        yield (json.dumps(asdict(file)),)
+        yield File(json.dumps(asdict(file)))
 
 
 def _keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:

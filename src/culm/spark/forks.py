@@ -12,53 +12,35 @@ bytes, becomes the proof: the same entries give the same proof, however the inpu
 from __future__ import annotations
 
 from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from culm.bamboo import Entry, ForkProof
-from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.columns import Columns, Unsigned, types
+from culm.spark.engine import NOWHERE
 from culm.spark.findings import Findings
 from culm.spark.merge import Outcome
 from culm.spark.pack import Pack, Signature
 from culm.spark.records import Records
 from culm.spark.segment import Summary
 from culm.spark.slices import fetched
-from culm.spark.steps import mapped
+from culm.spark.steps import LOG, SEGMENT
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from pyspark.sql import DataFrame
-
-    Row = tuple[Any, ...]
-
-FORKS = Columns(
-    author="BINARY",
-    log_id=UNSIGNED,
-    position=UNSIGNED,
-    case="STRING",
-    first_seq=UNSIGNED,
-    second_seq=UNSIGNED,
-    proof="BINARY",
-    valid_to=UNSIGNED,
-)
-"""The columns of ``forks``."""
-
-JUDGED_FORKS = Columns(
-    author="BINARY", log="BIGINT", summary="BINARY", findings="BINARY", packed="BINARY", outcome="BINARY"
-)
-"""A segment of a forked log, with its entries (``packed``) and its outcome."""
-
-_WITNESSES = Columns(author="BINARY", log="BIGINT", position="BIGINT", seq="BIGINT", record="BINARY", run_to="BIGINT")
-"""A witness, or a stretch of verified entries. A witness has ``record``, its bytes; a stretch goes to ``run_to``."""
+    from culm.spark.columns import Row
+    from culm.spark.engine import Table
+    from culm.spark.merge import OutcomeRow
 
 
-def forks(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """The lowest fork of each forked log, with its proof; ``segments`` must be made with ``keep=True``.
+class Fork(NamedTuple):
+    """The lowest fork of a log, with its proof: a row of ``forks``.
 
     ============  =============  ====================================================================================
     author        BINARY         32 bytes
@@ -71,30 +53,67 @@ def forks(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
     valid_to      DECIMAL(20,0)  entries 1 to here are all there and verified
     ============  =============  ====================================================================================
     """
-    forked = segments.join(outcomes.where("forked_at IS NOT NULL"), ["author", "log", "low"])
-    return (
-        forked.select(*JUDGED_FORKS.names)
-        .mapInArrow(mapped(JUDGED_FORKS, witnesses, _WITNESSES), _WITNESSES.ddl)
-        .repartition("author", "log")
-        .sortWithinPartitions("author", "log", "seq", "record")
-        .mapInArrow(mapped(_WITNESSES, proofs, FORKS), FORKS.ddl)
-    )
+
+    author: bytes
+    log_id: Unsigned
+    position: Unsigned
+    case: str
+    first_seq: Unsigned
+    second_seq: Unsigned
+    proof: bytes
+    valid_to: Unsigned
 
 
-def witnesses(rows: Iterable[Row]) -> Iterator[Row]:
-    """``JUDGED_FORKS`` to ``_WITNESSES``: entries that may be part of the proof, and the first verified stretch."""
-    for author, log, summary, findings, packed, outcome in rows:
-        decided = Outcome.decode(outcome)
-        position = decided.forked_at
-        records = Records(Pack.decode(fetched(packed)))
-        for row in _concerned(records, position):
-            yield author, log, to_sql(position), to_sql(int(records.seq[row])), records.pack.record(row), None
-        found = Findings.decode(fetched(findings))
-        judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), decided)
+FORKS = Columns(**types(Fork))
+
+
+class ForkedRow(NamedTuple):
+    """A segment of a forked log, with its entries (``packed``) and its outcome."""
+
+    author: bytes
+    log: int
+    summary: bytes
+    findings: bytes
+    packed: bytes
+    outcome: bytes
+
+
+class Witness(NamedTuple):
+    """An entry, ``record``, that may be part of the proof; or a stretch of verified entries, ``seq`` to ``run_to``."""
+
+    author: bytes
+    log: int
+    position: int
+    seq: int
+    record: bytes | None
+    run_to: int | None
+
+
+def forks(segments: Table[Any], outcomes: Table[OutcomeRow], at: Mapping[type[Row], Path] = NOWHERE) -> Table[Fork]:
+    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``).
+
+    ``at``: where the table is to stay (``culm.spark.engine.Table.keep``).
+    """
+    forked = segments.join(outcomes.where("forked_at"), SEGMENT, ForkedRow)
+    told = forked.map(witnesses, Witness).spread(LOG, ("seq", "record"))
+    found: Sequence[Table[Fork]] = told.keep(proofs, Fork, at=at)
+    return found[0]
+
+
+def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:
+    """The entries of a segment that may be part of the proof, and its first verified stretch."""
+    for row in rows:
+        author, log, decided = row.author, row.log, Outcome.decode(row.outcome)
+        position = to_sql(decided.forked_at)
+        records = Records(Pack.decode(fetched(row.packed)))
+        for at in _concerned(records, decided.forked_at):
+            yield Witness(author, log, position, to_sql(int(records.seq[at])), records.pack.record(at), None)
+        found = Findings.decode(fetched(row.findings))
+        judged = JudgedSegment(author, from_sql(log), found, Summary.decode(row.summary), decided)
         stretch = first_stretch(found, judged)
         if stretch is not None:
             first, last = stretch
-            yield author, log, to_sql(position), to_sql(first), None, to_sql(last)
+            yield Witness(author, log, position, to_sql(first), None, to_sql(last))
 
 
 def first_stretch(found: Findings, judged: JudgedSegment) -> tuple[int, int] | None:
@@ -123,28 +142,20 @@ def _concerned(records: Records, position: int) -> Iterator[int]:
     yield from (authentic & chosen).nonzero()[0].tolist()
 
 
-def proofs(rows: Iterable[Row]) -> Iterator[Row]:
-    """``_WITNESSES``, sorted by log, number and bytes, to ``FORKS``."""
-    for (author, log), of_log in groupby(rows, key=itemgetter(0, 1)):
+def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:
+    """The proof of each log's fork, from witnesses that come sorted by log, number and bytes."""
+    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
         lowest = _Lowest()
         valid_to = position = 0
-        for _, _, at, seq, record, run_to in of_log:
-            position = from_sql(at)
-            if record is not None:
-                lowest.add(Entry.decode(record), position)
-            elif from_sql(seq) == valid_to + 1:
-                valid_to = from_sql(run_to)
+        for row in of_log:
+            position = from_sql(row.position)
+            if row.record is not None:
+                lowest.add(Entry.decode(row.record), position)
+            elif row.run_to is not None and from_sql(row.seq) == valid_to + 1:
+                valid_to = from_sql(row.run_to)
         proof = lowest.proof()
-        yield (
-            author,
-            from_sql(log),
-            position,
-            proof.case.value,
-            proof.first.seq,
-            proof.second.seq,
-            proof.encode(),
-            valid_to,
-        )
+        numbers = proof.first.seq, proof.second.seq
+        yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)
 
 
 class _Lowest:

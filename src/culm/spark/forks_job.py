@@ -14,44 +14,36 @@ twice: as a table for queries, and as a bundle that nodes take.
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from heapq import nsmallest
+from operator import attrgetter
 from pathlib import Path
-from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from culm.bamboo import ForkProof
 from culm.errors import BadSignature
-from culm.spark.failures import check_installed
-from culm.spark.forks import FORKS, forks
+from culm.spark.columns import rows
+from culm.spark.forks import Fork, forks
+from culm.spark.gather import PackRow, Reject, gather
 from culm.spark.inputs import plan
-from culm.spark.job import SETTINGS
-from culm.spark.output import SUMMARY, check_not_inside, count_rows, kept, read_batches, whole_folder, write_table
-from culm.spark.plain import PlainRun, is_small
-from culm.spark.prefixes import prefixes
-from culm.spark.running import is_running, running, silent
+from culm.spark.output import read_batches
+from culm.spark.prefixes import Prefix, prefixes
 from culm.spark.segment import Signatures
-from culm.spark.steps import OUTCOMES, SEGMENTS
-from culm.spark.verify import chosen, outcomes, packed_splits, rejected, segments, settled
+from culm.spark.shell import Result, is_small, job, size_of
+from culm.spark.verify import Verification, chosen, sums
 from culm.store.files import BundleWriter
 from culm.wire.places import author_text, log_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from pyspark.sql import SparkSession
-
-    from culm.spark.inputs import Split
+    from collections.abc import Callable, Sequence
 
 BUNDLE = "forks.bundle"
 MOST_SHOWN = 100
 """Forks in ``summary.json`` and in what ``--json`` prints; the table has all. Inputs may have very many of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundFork:
+class FoundFork(NamedTuple):
     """A row of ``culm.spark.forks.forks``, without the proof's bytes."""
 
     author: bytes
@@ -73,16 +65,16 @@ class FoundFork:
 
     def as_dict(self) -> dict[str, int | str]:
         """The fields by name, the author in base62."""
-        return {**asdict(self), "author": author_text(self.author)}
+        return {**self._asdict(), "author": author_text(self.author)}
 
 
-@dataclass(frozen=True, slots=True)
-class Forks:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forks(Result):
     """The summary: distinct entries, logs, and how many of the logs are forked.
 
     ``unproved`` forks are not in the bundle, because an entry of their proof has no good signature of its own (with
-    ``signatures="heads"`` only). ``rejects`` counts what could not be read. ``seconds`` includes Spark's start.
-    ``first``: the first forks by author and log, at most ``MOST_SHOWN``.
+    ``signatures="heads"`` only). ``rejects`` counts what could not be read. ``first``: the first forks by author and
+    log, at most ``MOST_SHOWN``.
     """
 
     entries: int
@@ -90,7 +82,6 @@ class Forks:
     forks: int
     unproved: int
     rejects: int
-    seconds: float
     first: tuple[FoundFork, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -112,69 +103,31 @@ def run_forks(
 
     Arguments and errors are those of ``culm.spark.job.run``. Small inputs go without Spark here, too.
     """
-    started = time.monotonic()
-    check_installed()
-    say = progress or silent
-    output = output.absolute()
     splits, ways = plan(inputs), chosen(signatures)
-    for path in inputs:
-        check_not_inside(Path(path), output, overwrite=overwrite)
-    with whole_folder(output) as folder:
-        if master is None and is_small(splits) and not is_running():
-            say("small inputs: without Spark")
-            _find_here(splits, ways, folder, say)
-        else:
-            with running(master or "local[*]", say, SETTINGS) as spark:
-                _find(spark, splits, ways, folder, say)
-            rmtree(folder / "work")
-        say("writing the proofs of forks as a file")
-        unproved = write_bundle(folder / "forks", folder / BUNDLE, checked=ways is Signatures.STRICT)
-        found = Forks(
-            entries=sum(sum(batch.column(0).to_pylist()) for batch in read_batches(folder / "logs", ["entries"])),
-            logs=count_rows(folder / "logs"),
-            forks=count_rows(folder / "forks"),
-            unproved=unproved,
-            rejects=count_rows(folder / "rejects"),
-            seconds=round(time.monotonic() - started, 3),
-            first=tuple(_first(folder / "forks")),
-        )
-        (folder / SUMMARY).write_text(json.dumps(found.as_dict(), indent=2) + "\n", encoding="utf-8")
-    return found
-
-
-def _find(
-    spark: SparkSession, splits: list[Split], signatures: Signatures, folder: Path, say: Callable[[str], None]
-) -> None:
-    """Write the tables, on Spark."""
-    work = folder / "work"
-    say(_reading(splits))
-    found = kept(segments(packed_splits(spark, splits), signatures, keep=True), work / "segments", SEGMENTS.ddl)
-    found = settled(found, signatures, work / "settled")
-    write_table(rejected(found), folder / "rejects")
-    say("looking for paths and forks, log by log")
-    reached = kept(outcomes(found), work / "outcomes", OUTCOMES.ddl)
-    say("finding how far each log can be trusted")
-    write_table(prefixes(found, reached), folder / "logs")
-    say("writing the proofs of forks")
-    write_table(forks(found, reached).orderBy("author", "log_id"), folder / "forks")
-
-
-def _find_here(splits: list[Split], signatures: Signatures, folder: Path, say: Callable[[str], None]) -> None:
-    """Write the tables, without Spark."""
-    here = PlainRun(signatures, None, folder)
-    say(_reading(splits))
-    here.take(splits)
-    say("looking for paths and forks, log by log")
-    here.merge()
-    say("finding how far each log can be trusted")
-    here.write_prefixes()
-    say("writing the proofs of forks")
-    here.write_forks()
-
-
-def _reading(splits: list[Split]) -> str:
-    count = len(splits)
-    return f"reading the inputs ({count} {'task' if count == 1 else 'tasks'}), checking signatures"
+    mode = {"signatures": signatures}
+    with job("forks", output, inputs, mode=mode, overwrite=overwrite, progress=progress) as run:
+        with run.engine(master, small=is_small(splits)) as engine:
+            verification = Verification(engine, ways, keep=True, size=size_of(splits))
+            run.say_reading(splits)
+            read = partial(gather, folder=engine.shelf("packs"))
+            packs, rejects = engine.read(splits, read, PackRow, Reject, at={Reject: run.folder / "rejects"})
+            verification.take(packs)
+            engine.free("packs")
+            run.say("looking for paths and forks, log by log")
+            verification.settle()
+            run.say("finding how far each log can be trusted")
+            logs = prefixes(*verification.forked(), at={Prefix: run.folder / "logs"})
+            run.say("writing the proofs of forks")
+            found = forks(*verification.forked(), at={Fork: run.folder / "forks"})
+            counts = {
+                "logs": logs.count(),
+                "forks": found.count(),
+                "rejects": rejects.count(),
+                **sums(logs, ("entries",)),
+            }
+        run.say("writing the proofs of forks as a file")
+        unproved = write_bundle(run.folder / "forks", run.folder / BUNDLE, checked=ways is Signatures.STRICT)
+        return run.done(Forks(**counts, unproved=unproved, first=_first(run.folder / "forks")))
 
 
 def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
@@ -200,15 +153,9 @@ def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
     return left_out
 
 
-def _first(table: Path) -> list[FoundFork]:
-    return nsmallest(MOST_SHOWN, _rows(table), key=lambda fork: (fork.author, fork.log_id))
-
-
-def _rows(table: Path) -> Iterator[FoundFork]:
-    names = [name for name in FORKS.names if name != "proof"]
-    for batch in read_batches(table, names):
-        for author, log_id, position, case, first_seq, second_seq, valid_to in zip(
-            *(column.to_pylist() for column in batch.columns), strict=True
-        ):
-            numbers = map(int, (first_seq, second_seq, valid_to))
-            yield FoundFork(author, int(log_id), int(position), case, *numbers)
+def _first(table: Path) -> tuple[FoundFork, ...]:
+    found = rows(FoundFork, read_batches(table, FoundFork._fields))
+    first = nsmallest(MOST_SHOWN, found, key=attrgetter("author", "log_id"))
+    return tuple(
+        FoundFork._make(cell if isinstance(cell, bytes | str) else int(cell) for cell in fork) for fork in first
+    )

@@ -7,12 +7,11 @@ sorting; rows in any other order are sorted first, because many small packs woul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from culm.errors import ConfigError, EncodingError
-from culm.spark.columns import Columns
 from culm.spark.fields import Fields, padded, why_not
 from culm.spark.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.payload import ABSENT, STATES, PayloadFrame, rank
@@ -29,24 +28,30 @@ if TYPE_CHECKING:
     from culm.spark.fields import Offsets
 
     Key = tuple[bytes, int, int]  # author, log id, block
-    Row = tuple[Any, ...]
+    Unread = tuple[str | None, int | None, bytes | None, bytes | None, str | None]  # of ``_rows``
 
-PACKS = Columns(
-    source="STRING",
-    offset="BIGINT",
-    reason="STRING",
-    author="BINARY",
-    log="BIGINT",
-    block="BIGINT",
-    low="BIGINT",
-    high="BIGINT",
-    packed="BINARY",
-)
-"""A pack, or a reject.
 
-Log id, lowest and highest number of a pack are signed longs (``to_sql``). A reject has no block; its ``block`` is its
-offset, so that the rejects are spread over the tasks of the next step.
-"""
+class PackRow(NamedTuple):
+    """A pack: which block of which log it is of, its lowest and highest number, its bytes or a slip for them.
+
+    ``log``, ``low`` and ``high`` are signed longs (``to_sql``).
+    """
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    packed: bytes
+
+
+class Reject(NamedTuple):
+    """What could not be read: where it stands, and why."""
+
+    source: str | None
+    offset: int | None
+    reason: str
+
 
 # Rows are collected up to this many bytes before they are packed. Less makes more and smaller packs, more takes memory
 # of each worker: several times as much, since rows, sorted copies and packs are there at once.
@@ -57,8 +62,8 @@ _COLLECTED_BYTES = 16 * 1024 * 1024
 _SHORT_RUNS = 16
 
 
-def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of ``culm.spark.reading.FOUND`` to batches of ``PACKS``.
+def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Iterator[PackRow | Reject]:
+    """Batches with the columns of ``culm.spark.reading.FOUND`` to packs, and rejects.
 
     Never fails because of the bytes of an entry; those become rejects. ``ConfigError`` for an unknown payload state.
     With a ``folder`` the packs are written there, and the rows say where (``culm.spark.slices``).
@@ -72,13 +77,13 @@ def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Ite
             waiting.append(batch)
             size += batch.nbytes
             if size >= _COLLECTED_BYTES:
-                yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting), shelf))
+                yield from _gathered(pa.Table.from_batches(waiting), shelf)
                 waiting, size = [], 0
         if waiting:
-            yield from PACKS.batches(_gathered(pa.Table.from_batches(waiting), shelf))
+            yield from _gathered(pa.Table.from_batches(waiting), shelf)
 
 
-def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[Row]:
+def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
     payload = _ranks(table.column("payload_state"))
     records = _Records.of(table.column("encoded"))
     packs: dict[Key, list[Pack]] = {}
@@ -93,7 +98,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[Row]:
             try:
                 found = _frame_of(data, frame, reason)
             except EncodingError as error:
-                yield source, offset, str(error), None, None, offset, None, None, None
+                yield Reject(source, offset, str(error))
                 continue
             record = found.encode()
             key = (found.author, found.log_id, block_of(found.seq))
@@ -101,8 +106,8 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[Row]:
             spans.setdefault(key, []).append(found.seq)
     for (author, log_id, block), parts in packs.items():
         span = spans[author, log_id, block]
-        place = (author, to_sql(log_id), block, to_sql(min(span)), to_sql(max(span)))
-        yield None, None, None, *place, shelf.put(Pack.joined(parts).parts())
+        cell = shelf.put(Pack.joined(parts).parts())
+        yield PackRow(author, to_sql(log_id), block, to_sql(min(span)), to_sql(max(span)), cell)
 
 
 def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:
@@ -219,7 +224,7 @@ def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
     return np.asarray(ranks.combine_chunks()).astype(np.int8)
 
 
-def _rows(table: pa.Table, rows: Offsets) -> Iterator[Row]:
+def _rows(table: pa.Table, rows: Offsets) -> Iterator[Unread]:
     names = ("source", "offset", "encoded", "payload_frame", "reason")
     some = table.select(names).take(_indices(rows))
     yield from zip(*(some.column(name).to_pylist() for name in names), strict=True)

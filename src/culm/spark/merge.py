@@ -19,8 +19,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
@@ -175,10 +175,30 @@ def _lower(one: int, other: int) -> int:
     return min(one, other) if one and other else one or other
 
 
-def merge_logs(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, int, int, bytes, int | None]]:
-    """``SUMMARIES``, sorted by log and ``low``, to ``OUTCOMES``."""
-    for (author, log), of_log in groupby(rows, key=itemgetter(0, 1)):
-        segments = [(low, Summary.decode(summary)) for _, _, low, summary in of_log]
+class SummaryRow(NamedTuple):
+    """A segment: its log, its lowest number, its ``Summary``."""
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+
+
+class OutcomeRow(NamedTuple):
+    """The ``Outcome`` of a segment, and the lowest fork of its log, null if there is none."""
+
+    author: bytes
+    log: int
+    low: int
+    outcome: bytes
+    forked_at: int | None
+
+
+def merge_logs(rows: Iterable[SummaryRow]) -> Iterator[OutcomeRow]:
+    """The outcomes of segments, which come sorted by log and ``low``."""
+    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
+        segments = [(row.low, Summary.decode(row.summary)) for row in of_log]
         outcomes = merge(summary for _, summary in segments)
         for (low, _), outcome in zip(segments, outcomes, strict=True):
-            yield author, log, low, outcome.encode(), to_sql(outcome.forked_at) if outcome.forked_at else None
+            forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None
+            yield OutcomeRow(author, log, low, outcome.encode(), forked_at)

@@ -12,41 +12,32 @@ further stretches need not be told: there is a gap within the segment before the
 from __future__ import annotations
 
 from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.columns import Unsigned
+from culm.spark.engine import NOWHERE
 from culm.spark.findings import Findings
 from culm.spark.forks import first_stretch
 from culm.spark.merge import Outcome
 from culm.spark.segment import Summary
-from culm.spark.steps import mapped
+from culm.spark.slices import fetched
+from culm.spark.steps import LOG, SEGMENT, JudgedRow
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from pyspark.sql import DataFrame
-
-    Row = tuple[Any, ...]
-
-PREFIXES = Columns(
-    author="BINARY", log_id=UNSIGNED, entries="BIGINT", newest=UNSIGNED, valid_to=UNSIGNED, forked_at=UNSIGNED
-)
-"""The columns of ``prefixes``."""
-
-JUDGED_SEGMENTS = Columns(author="BINARY", log="BIGINT", summary="BINARY", findings="BINARY", outcome="BINARY")
-"""A segment with its outcome."""
-
-STRETCHES = Columns(
-    author="BINARY", log="BIGINT", first="BIGINT", last="BIGINT", newest="BIGINT", entries="BIGINT", forked_at="BIGINT"
-)
-"""Of a segment: its first verified stretch (null if there is none), its greatest authentic number, its entries."""
+    from culm.spark.columns import Row
+    from culm.spark.engine import Table
+    from culm.spark.merge import OutcomeRow
+    from culm.spark.steps import SegmentRow
 
 
-def prefixes(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """How far each log is held and verified, forked or not; from ``culm.spark.verify.segments`` and ``outcomes``.
+class Prefix(NamedTuple):
+    """How far a log is held and verified, forked or not: a row of ``prefixes``.
 
     =========  =============  =======================================================================================
     author     BINARY         32 bytes
@@ -57,34 +48,55 @@ def prefixes(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
     forked_at  DECIMAL(20,0)  the lowest position of a fork; null if there is none
     =========  =============  =======================================================================================
     """
-    judged = segments.where("summary IS NOT NULL").join(outcomes.drop("forked_at"), ["author", "log", "low"])
-    return (
-        judged.select(*JUDGED_SEGMENTS.names)
-        .mapInArrow(mapped(JUDGED_SEGMENTS, stretches, STRETCHES), STRETCHES.ddl)
-        .repartition("author", "log")
-        .sortWithinPartitions("author", "log", "first")
-        .mapInArrow(mapped(STRETCHES, joined, PREFIXES), PREFIXES.ddl)
-    )
+
+    author: bytes
+    log_id: Unsigned
+    entries: int
+    newest: Unsigned
+    valid_to: Unsigned
+    forked_at: Unsigned | None
 
 
-def stretches(rows: Iterable[Row]) -> Iterator[Row]:
-    """``JUDGED_SEGMENTS`` to ``STRETCHES``."""
-    for author, log, summary, findings, outcome in rows:
-        found, about, decided = Findings.decode(findings), Summary.decode(summary), Outcome.decode(outcome)
-        stretch = first_stretch(found, JudgedSegment(author, from_sql(log), found, about, decided))
+class Stretch(NamedTuple):
+    """Of a segment: its first verified stretch (null if there is none), its greatest authentic number, its entries."""
+
+    author: bytes
+    log: int
+    first: int | None
+    last: int | None
+    newest: int
+    entries: int
+    forked_at: int | None
+
+
+def prefixes(
+    segments: Table[SegmentRow], outcomes: Table[OutcomeRow], at: Mapping[type[Row], Path] = NOWHERE
+) -> Table[Prefix]:
+    """How far each log can be trusted. ``at``: where the table is to stay (``culm.spark.engine.Table.keep``)."""
+    told = segments.join(outcomes, SEGMENT, JudgedRow).map(stretches, Stretch).spread(LOG, ("first",))
+    found: Sequence[Table[Prefix]] = told.keep(joined, Prefix, at=at)
+    return found[0]
+
+
+def stretches(rows: Iterable[JudgedRow]) -> Iterator[Stretch]:
+    """What each segment tells."""
+    for row in rows:
+        found, about = Findings.decode(fetched(row.findings)), Summary.decode(row.summary)
+        decided = Outcome.decode(row.outcome)
+        stretch = first_stretch(found, JudgedSegment(row.author, from_sql(row.log), found, about, decided))
         first, last = (None, None) if stretch is None else map(to_sql, stretch)
         forked_at = to_sql(decided.forked_at) if decided.forked_at else None
-        yield author, log, first, last, to_sql(about.greatest), len(found), forked_at
+        yield Stretch(row.author, row.log, first, last, to_sql(about.greatest), len(found), forked_at)
 
 
-def joined(rows: Iterable[Row]) -> Iterator[Row]:
-    """``STRETCHES``, sorted by log and ``first``, to ``PREFIXES``."""
-    for (author, log), of_log in groupby(rows, key=itemgetter(0, 1)):
+def joined(rows: Iterable[Stretch]) -> Iterator[Prefix]:
+    """The prefix of each log, from stretches that come sorted by log and ``first``."""
+    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
         valid_to = newest = entries = 0
         forked_at = None
-        for _, _, first, last, greatest, count, fork in of_log:
-            newest, entries = max(newest, from_sql(greatest)), entries + count
-            forked_at = None if fork is None else from_sql(fork)
-            if first is not None and from_sql(first) == valid_to + 1:
-                valid_to = from_sql(last)
-        yield author, from_sql(log), entries, newest, valid_to, forked_at
+        for row in of_log:
+            newest, entries = max(newest, from_sql(row.newest)), entries + row.entries
+            forked_at = None if row.forked_at is None else from_sql(row.forked_at)
+            if row.first is not None and row.last is not None and from_sql(row.first) == valid_to + 1:
+                valid_to = from_sql(row.last)
+        yield Prefix(author, from_sql(log), entries, newest, valid_to, forked_at)

@@ -19,7 +19,7 @@ from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -105,11 +105,13 @@ def from_splits(
         return spark.createDataFrame([], columns.ddl)
     # A range has exactly as many partitions as it is told to have, with one number each, so every split becomes a task.
     # Spark would put the rows of a small DataFrame into partitions by chance, several splits into one task.
-    read = _reader(splits)
+    read = reading(splits)
     return spark.range(0, len(splits), 1, len(splits)).mapInArrow(lambda batches: step(read(batches)), columns.ddl)
 
 
-def _reader(splits: list[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def reading(splits: Sequence[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for a task: from the numbers of splits to their rows, as batches of ``FOUND``."""
+
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (index,) in _SPLIT.rows(batches):
             yield from split_batches(splits[index])

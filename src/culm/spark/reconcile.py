@@ -10,33 +10,47 @@ are at hand, are then read once to tell which entries the ids stand for.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from functools import reduce
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from culm.errors import ConfigError
+from culm.spark.columns import Unsigned, batches, schema
 from culm.spark.tables import RECORD_ID, counted, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.store import View
     from culm.store.recordindex import IndexStorage
 
-DIFFERENCES = "author BINARY, log_id DECIMAL(20,0), seqnum DECIMAL(20,0), id BINARY, entry_hash BINARY, side STRING"
-"""The columns of ``reconcile``."""
+
+class Difference(NamedTuple):
+    """An entry that only one of two tables has: a row of ``reconcile``. What an index does not know is null.
+
+    ==============  =============  ================================================================================
+    author          BINARY         32 bytes
+    log_id, seqnum  DECIMAL(20,0)
+    id              BINARY         of the record: the first 32 bytes of the entry's hash, without the YAMF prefix
+    entry_hash      BINARY         66 bytes
+    side            STRING         ``a`` or ``b``: which table has the entry
+    ==============  =============  ================================================================================
+    """
+
+    author: bytes | None
+    log_id: Unsigned | None
+    seqnum: Unsigned | None
+    id: bytes
+    entry_hash: bytes | None
+    side: str
+
 
 _FIELDS = ("author", "log_id", "seqnum", "id", "entry_hash")
 
 # Up to this many differences are sent to every task, so that the tables, which are larger, need no shuffle to meet
 # them. More differences may not fit beside a task's other memory.
 _BROADCAST = 1_000_000
-
-_BATCH = 10_000  # differences in one Arrow batch: some hundred kilobytes
 
 
 class Found(NamedTuple):
@@ -61,15 +75,7 @@ def reconcile(
     """The entries that only one of two tables has.
 
     The tables have the columns ``author``, ``log_id``, ``seqnum`` and ``entry_hash``, and may have ``verdict`` and
-    ``payload``, with the meaning they have for ``culm.spark.fingerprint``. The result:
-
-    ==============  =============  ================================================================================
-    author          BINARY         32 bytes
-    log_id, seqnum  DECIMAL(20,0)
-    id              BINARY         of the record: the first 32 bytes of the entry's hash, without the YAMF prefix
-    entry_hash      BINARY         66 bytes
-    side            STRING         ``a`` or ``b``: which table has the entry
-    ==============  =============  ================================================================================
+    ``payload``, with the meaning they have for ``culm.spark.fingerprint``. The result has rows of ``Difference``.
 
     With the ``indexes`` of both tables these are compared instead, at once and not lazily. The tables only tell which
     entries the ids stand for; columns of entries that they do not have are null. The differences, not the sets, must
@@ -104,7 +110,7 @@ def named(
     import pyarrow as pa
     from pyspark.sql import DataFrame, functions
 
-    rows = pa.Table.from_batches(found_batches(found), schema=found_schema())
+    rows = pa.Table.from_batches(batches(Difference, differences(found)), schema=schema(Difference))
     ids = spark.createDataFrame(rows)
     tables = [_entries(table, view_of(view), side) for side, table in (("a", a), ("b", b)) if table is not None]
     if not tables:
@@ -136,22 +142,6 @@ def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
     )
 
 
-def found_schema() -> pa.Schema:
-    """The columns of ``reconcile`` as Arrow has them."""
-    import pyarrow as pa
-
-    kinds = {"BINARY": pa.binary(), "DECIMAL(20,0)": pa.decimal128(20, 0), "STRING": pa.string()}
-    return pa.schema([(name, kinds[kind]) for name, kind in (column.split() for column in DIFFERENCES.split(", "))])
-
-
-def found_batches(found: Iterable[Found]) -> Iterator[pa.RecordBatch]:
-    """The records found as rows of ``reconcile``; columns that an index does not know are null."""
-    import pyarrow as pa
-
-    schema, rest = found_schema(), iter(found)
-    while page := list(islice(rest, _BATCH)):
-        numbers = [None if one.seqnum is None else Decimal(one.seqnum) for one in page]
-        columns = {"seqnum": numbers, "id": [one.id for one in page], "side": [one.side for one in page]}
-        nothing = [None] * len(page)
-        arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in schema]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+def differences(found: Iterable[Found]) -> Iterator[Difference]:
+    """The records found as rows of ``reconcile``."""
+    return (Difference(None, None, one.seqnum, one.id, None, one.side) for one in found)

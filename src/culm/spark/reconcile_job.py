@@ -2,32 +2,31 @@
 
 ::
 
-    OUTPUT/differences/    Parquet, with the columns of ``culm.spark.reconcile``
+    OUTPUT/differences/    Parquet, rows of ``culm.spark.reconcile.Difference``
     OUTPUT/summary.json    the counts
 """
 
 from __future__ import annotations
 
-import json
-import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.failures import NOT_INSTALLED
+from culm.spark.columns import Batch
 from culm.spark.fingerprint import fingerprint
-from culm.spark.output import SUMMARY, check_not_inside, whole_folder, write_table
-from culm.spark.reconcile import differing, found_batches, found_schema, named, reconcile
-from culm.spark.running import running, silent
+from culm.spark.onspark import OnSpark, SparkTable
+from culm.spark.output import read_batches, write_here
+from culm.spark.reconcile import Difference, differences, differing, named, reconcile
+from culm.spark.shell import Job, Result, job
 from culm.spark.tables import read_folder, table_folder, view_of
 from culm.store.recordindex.manifest import is_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from culm.spark.reconcile import Found
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     Ask = Callable[[IndexStorage], Iterable[Found]]
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Result):
     """The summary: how many records either side lacks.
 
     ``bytes`` is the size of the indexes, ``bytes_read`` how much of it was read; both are 0 if there are none.
@@ -49,11 +48,6 @@ class Comparison:
     b_lacks: int
     bytes_read: int
     bytes: int
-    seconds: float
-
-    def as_dict(self) -> dict[str, int | float | str]:
-        """The fields by name."""
-        return asdict(self)
 
 
 def run(
@@ -66,7 +60,7 @@ def run(
     overwrite: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Compare two sides and write ``output``: ``differences/``, Parquet with the columns of ``reconcile``.
+    """Compare two sides and write ``output``: ``differences/``, Parquet with rows of ``Difference``.
 
     A side is a folder: of a table, of the results of ``culm spark verify``, or a record index. ``b`` may also be a
     function that takes an index and finds its differences with something else, for instance with a peer. Two tables are
@@ -76,18 +70,46 @@ def run(
     ``ConfigError`` or ``StoreError``, before Spark is started, if a side cannot be read, the indexes are of different
     views, or the output cannot be written.
     """
-    started = time.monotonic()
-    output = output.absolute()
     with ExitStack() as stack:
         sides = [_Side(part, stack) for part in ((a, b) if isinstance(b, str) else (a,))]
         of_view = _view(sides, view)
-        for side in sides:
-            check_not_inside(side.folder, output, overwrite=overwrite)
-        job = _Job(of_view, None if isinstance(b, str) else b, progress or silent)
-        if any(side.index is None for side in sides):
-            job.spark = stack.enter_context(running(master, job.say))
-        folder = stack.enter_context(whole_folder(output))
-        return job.run(sides, folder, stack, started)
+        reads, mode = [side.folder for side in sides], {"view": of_view.value}
+        run = stack.enter_context(job("reconcile", output, reads, mode=mode, overwrite=overwrite, progress=progress))
+        spark = stack.enter_context(run.spark(master)) if any(side.index is None for side in sides) else None
+        target = run.folder / "differences"
+        indexes: list[IndexStorage] = []
+        if spark is not None and isinstance(b, str) and all(side.index is None for side in sides):
+            run.say("comparing the tables")
+            tables = [read_folder(spark, side.folder) for side in sides]
+            _write(spark, reconcile(spark, *tables, view=of_view.value), run.folder)
+        else:
+            indexes = [side.indexed(spark, of_view, run, stack) for side in sides]
+            run.say("looking for differences")
+            found = differing(*indexes) if isinstance(b, str) else b(indexes[0])
+            if spark is None:
+                write_here(differences(found), {Difference: target})
+            else:
+                known = [*(side.table for side in sides), None][:2]
+                _write(spark, named(spark, found, *known, view=of_view.value), run.folder)
+        having = [side for batch in read_batches(target, ["side"]) for side in batch.column(0).to_pylist()]
+        return run.done(
+            Comparison(
+                view=of_view.value,
+                a_lacks=having.count("b"),
+                b_lacks=having.count("a"),
+                bytes_read=sum(index.bytes_read for index in indexes),
+                bytes=sum(file.size for index in indexes for file in index.manifest.files),
+            )
+        )
+
+
+def _write(spark: SparkSession, frame: DataFrame, folder: Path) -> None:
+    table = SparkTable(OnSpark(spark, folder / "work"), Difference, frame)
+    table.keep(_as_they_are, Difference, at={Difference: folder / "differences"}, columnar=True)
+
+
+def _as_they_are(found: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+    return (Batch(Difference, batch) for batch in found)
 
 
 class _Side:
@@ -104,6 +126,21 @@ class _Side:
         else:
             self.folder = table_folder(name)
 
+    def indexed(self, spark: SparkSession | None, view: View, run: Job, stack: ExitStack) -> IndexStorage:
+        """The index, which is made of the table if there is none."""
+        from culm.store.recordindex import IndexStorage
+
+        if self.index is not None:
+            return self.index
+        if spark is None:
+            raise AssertionError
+        run.say(f"writing the index of {self.folder}")
+        (run.folder / "work").mkdir(exist_ok=True)
+        place = run.folder / "work" / f"index-{len(list((run.folder / 'work').iterdir()))}"
+        self.table = read_folder(spark, self.folder)
+        fingerprint(spark, self.table, place, view=view.value)
+        return stack.enter_context(IndexStorage(place))
+
 
 def _view(sides: list[_Side], name: str | None) -> View:
     views = {side.folder: side.index.view for side in sides if side.index is not None}
@@ -112,80 +149,3 @@ def _view(sides: list[_Side], name: str | None) -> View:
         if view is not chosen:
             raise ConfigError(f"{folder}: an index of the {view.value}, not the {chosen.value} that are compared")
     return chosen
-
-
-class _Job:
-    """One comparison on its way to its folder."""
-
-    def __init__(self, view: View, ask: Ask | None, say: Callable[[str], None]) -> None:
-        self.spark: SparkSession | None = None
-        self.say = say
-        self._view = view
-        self._ask = ask
-
-    def run(self, sides: list[_Side], folder: Path, stack: ExitStack, started: float) -> Comparison:
-        target = folder / "differences"
-        indexes: list[IndexStorage] = []
-        if self.spark is not None and self._ask is None and all(side.index is None for side in sides):
-            self.say("comparing the tables")
-            a, b = (read_folder(self.spark, side.folder) for side in sides)
-            counts = self._keep(self.spark, reconcile(self.spark, a, b, view=self._view.value), target)
-        else:
-            indexes = [self._index(side, folder / "work", stack) for side in sides]
-            self.say("looking for differences")
-            found = differing(*indexes) if self._ask is None else self._ask(indexes[0])
-            counts = self._keep_found(found, sides, target)
-        size = sum(file.size for index in indexes for file in index.manifest.files)
-        made = Comparison(
-            self._view.value,
-            a_lacks=counts.get("b", 0),
-            b_lacks=counts.get("a", 0),
-            bytes_read=sum(index.bytes_read for index in indexes),
-            bytes=size,
-            seconds=round(time.monotonic() - started, 3),
-        )
-        (folder / SUMMARY).write_text(json.dumps(made.as_dict(), indent=2) + "\n", encoding="utf-8")
-        rmtree(folder / "work", ignore_errors=True)
-        return made
-
-    def _index(self, side: _Side, work: Path, stack: ExitStack) -> IndexStorage:
-        from culm.store.recordindex import IndexStorage
-
-        if side.index is not None:
-            return side.index
-        if self.spark is None:
-            raise AssertionError
-        self.say(f"writing the index of {side.folder}")
-        work.mkdir(exist_ok=True)
-        place = work / f"index-{len(list(work.iterdir()))}"
-        side.table = read_folder(self.spark, side.folder)
-        fingerprint(self.spark, side.table, place, view=self._view.value)
-        return stack.enter_context(IndexStorage(place))
-
-    def _keep_found(self, found: Iterable[Found], sides: list[_Side], target: Path) -> dict[str, int]:
-        if self.spark is None:
-            return _write_found(found, target)
-        tables = [*(side.table for side in sides), None][:2]
-        return self._keep(self.spark, named(self.spark, found, *tables, view=self._view.value), target)
-
-    def _keep(self, spark: SparkSession, table: DataFrame, target: Path) -> dict[str, int]:
-        write_table(table, target)
-        counts = read_folder(spark, target).groupBy("side").count().collect()
-        return {row[0]: row[1] for row in counts}
-
-
-def _write_found(found: Iterable[Found], target: Path) -> dict[str, int]:
-    """Write the records found as Parquet, without Spark; returns how many each side has."""
-    try:
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ConfigError(NOT_INSTALLED) from None
-
-    counts = {"a": 0, "b": 0}
-    target.mkdir()
-    with pq.ParquetWriter(target / "part-00000.parquet", found_schema()) as writer:
-        for batch in found_batches(found):
-            writer.write_batch(batch)
-            for side in counts:
-                counts[side] += batch.column("side").to_pylist().count(side)
-    return counts

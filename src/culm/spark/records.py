@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.checks import digests
 from culm.spark.fields import DIGEST_BYTES, Fields, padded
 from culm.spark.pack import Pack, added_copies, frame_at
 from culm.spark.payload import HELD, MISMATCH, SIZE_MISMATCH, rank
@@ -137,8 +137,4 @@ def distinct(packs: Sequence[Pack]) -> Records:
 def _hashed(pack: Pack) -> Pack:
     if pack.digest is not None:
         return pack
-    view = pack.data.data
-    digests = b"".join(
-        [blake2b(view[low:high]).digest() for low, high in zip(pack.start.tolist(), pack.end.tolist(), strict=True)]
-    )
-    return replace(pack, digest=np.frombuffer(digests, np.uint8).reshape(len(pack), DIGEST_BYTES))
+    return replace(pack, digest=digests(pack.data, pack.start, pack.end))

@@ -42,9 +42,8 @@ import numpy as np
 
 from culm.bamboo import LogAuditor, path, spine
 from culm.bamboo.certified import steps_across
-from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.lipmaa import links_across
-from culm.bamboo.verification import is_signed
+from culm.spark.checks import signed
 from culm.spark.fields import DIGEST_BYTES
 from culm.spark.pack import Signature
 from culm.spark.payload import SIZE_MISMATCH, rank
@@ -287,16 +286,15 @@ class _Judge:
             if self._records.digest[row].tobytes() == digest and self._records.is_entry[row]
         }
         if signatures is Signatures.STRICT:
-            for row in (signature == Signature.UNKNOWN).nonzero()[0]:
-                signature[row] = self._signed(row)
+            unknown = (signature == Signature.UNKNOWN).nonzero()[0]
+            signature[unknown] = np.where(self._signed(unknown), Signature.GOOD, Signature.BAD)
             return signature
         if not self._links or not self._tie_at_once(signature):
             self._tie_downwards(signature)
         return signature
 
-    def _signed(self, row: int) -> Signature:
-        record = self._pack.record(row)
-        return Signature.GOOD if is_signed(record, record[1 : 1 + AUTHOR_BYTES]) else Signature.BAD
+    def _signed(self, rows: Offsets) -> Flags:
+        return signed(self._pack.data, self._pack.start[rows], self._pack.end[rows])
 
     def _tie_at_once(self, signature: Bytes) -> bool:
         """Check the heads. If all are good, so is all they lead to; if one is bad, return False and change nothing."""
@@ -305,7 +303,7 @@ class _Judge:
         for links in self._links:
             linked[links.row[links.fits]] = True
         heads = (~linked & (signature != Signature.GOOD)).nonzero()[0]
-        if any(self._signed(row) is Signature.BAD for row in heads):
+        if not self._signed(heads).all():
             return False
         signature[linked & (signature != Signature.GOOD)] = Signature.TIED
         signature[heads] = Signature.GOOD
@@ -324,7 +322,8 @@ class _Judge:
             if not records.is_entry[row]:
                 continue
             if signature[row] != Signature.GOOD:
-                signature[row] = Signature.TIED if row in tied else self._signed(row)
+                good = row in tied or self._signed(np.array([row]))[0]
+                signature[row] = Signature.TIED if row in tied else Signature.GOOD if good else Signature.BAD
             if signature[row] != Signature.BAD:
                 for target, expected in records.links_of(row):
                     linked = row_of.get(expected)

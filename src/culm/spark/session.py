@@ -12,12 +12,13 @@ import re
 import socket
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.java import java_home
+from culm.staging import staged_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,8 +100,10 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
         return _started(SparkSession.builder.remote(master).appName(app_name), master, ours)
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    scratch = Path(tempfile.mkdtemp(prefix="culm-spark-"))
-    atexit.register(rmtree, scratch, ignore_errors=True)
+    stack = ExitStack()
+    atexit.register(stack.close)
+    # The folder stays locked while this process lives, so that a later one removes it if this one is killed.
+    scratch = stack.enter_context(staged_folder(Path(tempfile.gettempdir(), "spark")))
     (scratch / "log4j2.properties").write_text(_LOG4J)
     chosen = _own_settings(os.environ.get("SPARK_CONF_DIR"), scratch)
     os.environ["SPARK_CONF_DIR"] = str(scratch)

@@ -28,46 +28,92 @@ import fcntl
 import json
 import os
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from culm.errors import ConfigError
-from culm.spark import statefiles
-from culm.spark.columns import Columns
-from culm.spark.output import read_table
+from culm.spark.merge import OutcomeRow
 from culm.spark.pack import BLOCK_BITS
-from culm.spark.steps import JUDGED, SEGMENTS, VERDICTS, pronounced
+from culm.spark.steps import LOG, SEGMENT, JudgedRow, pronounced
+from culm.spark.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from culm.spark.engine import Engine, Table
     from culm.spark.segment import Signatures
 
 FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
-INDEX = Columns(
-    author="BINARY",
-    log="BIGINT",
-    block="BIGINT",
-    low="BIGINT",
-    high="BIGINT",
-    made="BIGINT",
-    summary="BINARY",
-    outcome="BINARY",
-    forked_at="BIGINT",
-    entries="BIGINT",
-    verified="BIGINT",
-    unverified="BIGINT",
-    invalid="BIGINT",
-    payload_mismatches="BIGINT",
-)
-"""A segment of a log: where it is, its summary and outcome, and the counts of its verdicts.
 
-``made`` is the number of the generation whose ``segments`` have it.
-"""
+
+class IndexRow(NamedTuple):
+    """A segment of a log in the index: where it is, its summary and outcome, and the counts of its verdicts.
+
+    ``made`` is the number of the generation whose ``segments`` have it, ``generation`` that of the index. Other columns
+    than the key are null where a row holds only a part of what is known (``culm.spark.incremental``); ``certified``
+    also in states of earlier versions, which did not count it.
+    """
+
+    author: bytes
+    log: int
+    block: int | None
+    low: int
+    high: int | None
+    made: int | None
+    summary: bytes | None
+    outcome: bytes | None
+    forked_at: int | None
+    entries: int | None
+    verified: int | None
+    unverified: int | None
+    invalid: int | None
+    payload_mismatches: int | None
+    certified: int | None
+    generation: int | None
+
+    @property
+    def previous(self) -> bytes | None:
+        """The outcome, as a later run calls it."""
+        return self.outcome
+
+
+class MadeRow(NamedTuple):
+    """A segment, without its entries, and the generation that made it."""
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+    findings: bytes
+    made: int
+
+
+class WholeRow(NamedTuple):
+    """Such a segment with its entries."""
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    summary: bytes
+    findings: bytes
+    packed: bytes
+    made: int
+
+
+M = TypeVar("M", MadeRow, WholeRow)
+
+
+MADE = (*SEGMENT, "made")
+"""The columns by which rows of one segment of one generation are equal."""
 
 _MANIFEST = "manifest.json"
 
@@ -154,6 +200,10 @@ class State:
         """The number of the next generation; the first one has 1."""
         return max(self.generations, default=0) + 1
 
+    def with_next(self) -> State:
+        """The state as it will be with the generation that is being made, to read it."""
+        return replace(self, generations=[*self.generations, self.next_number])
+
     def place(self, number: int) -> Path:
         """The folder of a generation."""
         return self.folder / str(number)
@@ -178,61 +228,42 @@ class State:
         whole.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         whole.replace(self.folder / _MANIFEST)
 
-    # -- tables, without Spark
+    # -- tables
 
-    def index_of(
-        self, logs: Collection[tuple[bytes, int]] | None = None, *, forked: bool = False
-    ) -> list[tuple[Any, ...]]:
-        """The rows of ``INDEX`` of some logs (None: all), or of those of them that are forked."""
-        folders = [self.place(number) / "index" for number in self.generations]
-        return statefiles.index_rows(folders, INDEX.names, logs, forked=forked)
+    def index(self, engine: Engine, among: Table[Any] | None = None, *, forked: bool = False) -> Table[IndexRow]:
+        """The segments of all logs, of the logs of another table, or of those that are forked."""
+        having = "forked_at" if forked else None  # a log that was forked once is forked in all later generations
+        found = engine.load(self._places("index"), IndexRow, "generation", among, LOG, having)
+        (index,) = found.spread(LOG).keep(_latest, IndexRow) if self.generations else (found,)
+        return index
 
-    def segments_of(
-        self, keys: Collection[tuple[bytes, int, int, int]], names: Sequence[str]
-    ) -> Iterator[tuple[tuple[bytes, int, int, int], tuple[Any, ...]]]:
-        """Some columns of ``SEGMENTS`` for the segments with these keys (author, log, low, made), each with its key."""
-        for number in self.generations:
-            some = {key[:3] for key in keys if key[3] == number}
-            if some:
-                for key, row in statefiles.segment_rows(self.place(number) / "segments", names, some):
-                    yield (*key, number), row
+    def segments(self, engine: Engine, among: Table[Any], table: type[M]) -> Table[M]:
+        """The segments that equal a row of another table in the columns ``MADE``."""
+        return engine.load(self._places("segments"), table, "made", among, MADE)
 
-    # -- tables, with Spark
+    def _places(self, name: str) -> list[tuple[int, Path]]:
+        return [(number, self.place(number) / name) for number in self.generations]
 
-    def index(self, spark: SparkSession) -> DataFrame:
-        """The segments of all logs, as ``INDEX``."""
-        from pyspark.sql import functions
+    def judged(self, engine: Engine) -> Table[JudgedRow]:
+        """All segments with their outcomes."""
+        live = self.index(engine)
+        return self.segments(engine, live, MadeRow).join(live, MADE, JudgedRow)
 
-        every = self._union(spark, "index", INDEX)
-        latest = every.groupBy("author", "log").agg(functions.max("generation").alias("generation"))
-        return every.join(latest, ["author", "log", "generation"]).select(*INDEX.names)
-
-    def segments(self, spark: SparkSession) -> DataFrame:
-        """All segments ever made, as ``SEGMENTS`` with ``made``. Only those that ``index`` names are current."""
-        return self._union(spark, "segments", SEGMENTS).withColumnRenamed("generation", "made")
+    def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[OutcomeRow]]:
+        """The segments of all forked logs, and their outcomes: what ``culm.spark.forks.forks`` takes."""
+        live = self.index(engine, forked=True)
+        return self.segments(engine, live, WholeRow), live.select(OutcomeRow)
 
     def verdicts(self, spark: SparkSession) -> DataFrame:
         """The verdicts on all entries, as ``culm.spark.verify`` gives them."""
-        from pyspark.sql import functions
+        from culm.spark.onspark import OnSpark, frame_of
 
-        nothing = functions.lit(b"").alias("previous")
-        live = self.segments(spark).join(
-            self.index(spark).drop("block", "high", "summary"), ["author", "log", "low", "made"]
-        )
-        return live.select(*JUDGED.names[:-1], nothing).mapInArrow(pronounced, VERDICTS.ddl)
+        return frame_of(self.judged(OnSpark(spark)).map(partial(pronounced, everything=True), Verdict))
 
-    def _union(self, spark: SparkSession, name: str, columns: Columns) -> DataFrame:
-        from pyspark.sql import functions
 
-        tables = [
-            read_table(spark, self.place(number) / name, columns.ddl).withColumn(
-                "generation", functions.lit(number).cast("BIGINT")
-            )
-            for number in self.generations
-        ]
-        if not tables:
-            return spark.createDataFrame([], f"{columns.ddl}, generation BIGINT")
-        whole = tables[0]
-        for table in tables[1:]:
-            whole = whole.unionByName(table)
-        return whole
+def _latest(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """The rows of each log from the latest index that has the log; they come sorted by log."""
+    for _, of_log in groupby(rows, key=attrgetter(*LOG)):
+        of_log_ = list(of_log)
+        newest = max(row.generation or 0 for row in of_log_)
+        yield from (row for row in of_log_ if row.generation == newest)

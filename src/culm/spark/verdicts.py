@@ -13,13 +13,14 @@ therefore always written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
 from culm.spark.arrays import decimals, fixed_binary, hashes, names
+from culm.spark.columns import Unsigned
 from culm.spark.pack import Signature
 from culm.spark.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
 
@@ -37,6 +38,23 @@ VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
 BAD_SIGNATURE = "bad signature"
 
 
+class Verdict(NamedTuple):
+    """The verdict on an entry: a row of what ``culm.spark.verify`` gives, where the columns are explained."""
+
+    author: bytes
+    log_id: Unsigned
+    seqnum: Unsigned
+    entry_hash: bytes
+    size: Unsigned
+    payload_hash: bytes
+    is_end: bool
+    payload: str
+    verdict: str
+    certified: bool
+    reason: str | None
+    copies: int
+
+
 class JudgedSegment:
     """A segment with its verdicts. Row n is entry n of its findings; ``verdict`` has positions in ``VERDICTS``."""
 
@@ -48,6 +66,11 @@ class JudgedSegment:
         self._outcome = outcome
         self.verdict = self._verdicts()
         self.certified = self._certified()
+
+    @property
+    def before(self) -> Bytes:
+        """What was said of each entry in an earlier run, as the entries themselves remember it."""
+        return self._findings.before
 
     def _verdicts(self) -> npt.NDArray[np.int8]:
         found, outcome = self._findings, self._outcome
@@ -80,15 +103,15 @@ class JudgedSegment:
         return changed
 
     def counts(self) -> tuple[int, ...]:
-        """How many entries there are, how many of each verdict, and how many whose payload is wrong."""
+        """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
         wrong = np.isin(self._findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
         of_each = np.bincount(self.verdict, minlength=len(VERDICTS))
-        return len(self._findings), *of_each.tolist(), int(wrong.sum())
+        return len(self._findings), *of_each.tolist(), int(wrong.sum()), int(self.certified.sum())
 
     # -- the table
 
     def table(self, rows: slice | Flags) -> pa.RecordBatch:
-        """The verdicts on some rows, with the columns ``culm.spark.steps.VERDICTS``."""
+        """The verdicts on some rows, with the columns of ``Verdict``."""
         import pyarrow as pa
 
         found = self._findings
@@ -109,7 +132,7 @@ class JudgedSegment:
                 self._reasons(seq, verdict, found.signature[rows]),
                 pa.array(found.copies[rows].astype(np.int64)),
             ],
-            names=COLUMNS,
+            names=list(Verdict._fields),
         )
 
     def _reasons(self, seq: Numbers, verdict: npt.NDArray[np.int8], signature: Bytes) -> pa.Array:
@@ -149,19 +172,3 @@ class JudgedSegment:
                 return True
             at += 1
         return False
-
-
-COLUMNS = (
-    "author",
-    "log_id",
-    "seqnum",
-    "entry_hash",
-    "size",
-    "payload_hash",
-    "is_end",
-    "payload",
-    "verdict",
-    "certified",
-    "reason",
-    "copies",
-)

@@ -13,13 +13,14 @@ kilobytes at most. Only the summaries of a log meet in one task.
 
 Four steps, each a function from rows to rows::
 
-    packed      bytes -> packs of entries of one block of a log, and rejects    culm.spark.gather
+    packs       bytes -> packs of entries of one block of a log, and rejects    culm.spark.gather
     segments    each entry once; hashes, signatures, links within the block     shuffle by block; culm.spark.segment
     outcomes    paths and forks between the segments of a log                   shuffle of summaries; culm.spark.merge
     judged      verdicts, a row for each entry                                  small join; culm.spark.verdicts
 
-Two steps use what ``segments`` gives. It must not be computed twice, because that would check every signature twice:
-``verify`` keeps it on the executors' disks, ``culm.spark.job`` in a Parquet table, which outlives an executor.
+``Verification`` puts them together for either engine (``culm.spark.engine``), ``culm.spark.incremental`` on top of what
+an earlier run left. Two steps use the segments. They must not be made twice, because that would check every signature
+twice, and give two answers if inputs change meanwhile; so the engine keeps them.
 """
 
 from __future__ import annotations
@@ -28,31 +29,47 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
-from culm.spark.gather import PACKS, gather
-from culm.spark.output import kept_from_workers
-from culm.spark.reading import FOUND, from_splits
+from culm.spark.engine import NOWHERE
+from culm.spark.gather import PackRow, Reject, gather
+from culm.spark.merge import OutcomeRow, SummaryRow, merge_logs
+from culm.spark.onspark import OnSpark, frame_of
+from culm.spark.reading import FOUND
 from culm.spark.segment import Signatures
 from culm.spark.steps import (
-    OUTCOMES,
-    SEGMENTS,
-    SUMMARIES,
-    VERDICTS,
-    is_unsure,
-    merged,
+    BLOCK,
+    COUNTED,
+    LOG,
+    SEGMENT,
+    CountsRow,
+    JudgedRow,
+    SegmentRow,
+    UnsureRow,
     pronounced,
     segmented,
     vouched,
 )
+from culm.spark.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+    from typing import Any
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
-    from culm.spark.inputs import Split
+    from culm.spark.columns import Row
+    from culm.spark.engine import Engine, Step, Table
 
-REJECTS = "source STRING, offset BIGINT, reason STRING"
-"""The columns of ``rejects``."""
+# Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
+# bytes are payloads and there are few entries; at most so many that Spark does not mostly start tasks.
+_FEWEST_TASKS, _MOST_TASKS = 8, 2000
+
+# Bytes of the inputs whose entries one task verifies: a second or two of work. With heads there are far fewer
+# signatures to check, so the same time takes more bytes. Longer tasks leave cores idle at the end of the step.
+_JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}
+
+# Bytes of the inputs whose logs one task settles. Only summaries are read for that, a small part of these bytes.
+_MERGED_BYTES = 64 * 1024 * 1024
 
 
 def verify(entries: DataFrame, *, signatures: str = "all") -> DataFrame:
@@ -81,17 +98,24 @@ def verify(entries: DataFrame, *, signatures: str = "all") -> DataFrame:
     Lazy, as DataFrames are. The first action keeps the segments on disk until the session ends or its cache is
     cleared, so that later actions check no signature again.
     """
-    from pyspark import StorageLevel
-
-    ways = chosen(signatures)
-    kept = segments(packed(entries), ways).persist(StorageLevel.DISK_ONLY)
-    found = settled(kept, ways)
-    return judged(found, outcomes(found))
+    return frame_of(verified(entries, signatures=signatures).judged().map(pronounced, Verdict))
 
 
 def rejects(entries: DataFrame) -> DataFrame:
     """What ``verify`` leaves out: ``source``, ``offset`` and ``reason`` of everything that could not be read."""
-    return rejected(packed(entries))
+    return frame_of(OnSpark(entries.sparkSession).made(_entries(entries), gather, Reject))
+
+
+def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False) -> Verification:
+    """The verification of a DataFrame as ``verify`` takes it, for further steps such as ``culm.spark.forks.forks``.
+
+    ``keep``: the segments have their entries, which proofs and selections need.
+    """
+    engine = OnSpark(entries.sparkSession)
+    found = Verification(engine, chosen(signatures), keep=keep)
+    found.take(engine.made(_entries(entries), gather, PackRow))
+    found.settle()
+    return found
 
 
 def chosen(signatures: str) -> Signatures:
@@ -103,14 +127,8 @@ def chosen(signatures: str) -> Signatures:
         raise ConfigError(f"signatures must be {names}, not {signatures!r}") from None
 
 
-# -- the steps ---------------------------------------------------------------------------------------------------
-
-
-def packed(entries: DataFrame) -> DataFrame:
-    """The entries of each block that a task has seen, as packs; and rejects, each with its reason.
-
-    ``ConfigError`` if the DataFrame has no column ``encoded``.
-    """
+def _entries(entries: DataFrame) -> DataFrame:
+    """The columns of entries as they are read; those that a table lacks are null."""
     from pyspark.sql import functions
 
     given = set(entries.columns)
@@ -120,94 +138,93 @@ def packed(entries: DataFrame) -> DataFrame:
         functions.col(name) if name in given else functions.lit(None).cast(kind).alias(name)
         for name, kind in FOUND.types.items()
     ]
-    return entries.select(columns).mapInArrow(gather, PACKS.ddl)
+    return entries.select(columns)
 
 
-def packed_splits(spark: SparkSession, splits: list[Split], folder: Path | None = None) -> DataFrame:
-    """``packed`` for splits of inputs. Rows do not pass through Spark between reading and packing.
+class Verification:
+    """One verification. Call ``take`` and ``settle`` first, in this order.
 
-    With a ``folder`` the bytes of the packs are written there, and the rows say where (``culm.spark.slices``).
+    ``keep``: the segments have their entries. ``size``: how many bytes the inputs have, from which the number of tasks
+    follows; None leaves that to Spark.
     """
-    return from_splits(spark, splits, partial(gather, folder=folder), PACKS)
+
+    segments: Table[SegmentRow]
+    outcomes: Table[OutcomeRow]
+
+    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
+        self.engine = engine
+        self._signatures = signatures
+        self._keep = keep
+        self._size = size
+
+    def take(self, packs: Table[PackRow]) -> None:
+        """Make the segments of some packs."""
+        self.segments = self._segments(packs, self.engine.shelf("findings"))
+
+    def _segments(
+        self, packs: Table[PackRow], shelf: Path | None, at: Mapping[type[Row], Path] = NOWHERE
+    ) -> Table[SegmentRow]:
+        step = partial(segmented, signatures=self._signatures, keep=self._keep, folder=shelf)
+        together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self._signatures]))
+        if self._signatures is Signatures.STRICT:
+            (made,) = together.keep(step, SegmentRow, at=at)
+            return made
+        made, unsure = together.keep(step, SegmentRow, UnsureRow)
+        return self._settled(made, unsure, partial(vouched, folder=shelf), at)
+
+    def _settled(
+        self, made: Table[SegmentRow], unsure: Table[UnsureRow], step: Step, at: Mapping[type[Row], Path]
+    ) -> Table[SegmentRow]:
+        """The segments, with those judged again whose entries a higher segment of the log vouches for."""
+        if unsure.is_empty:
+            return made
+        (settled,) = made.among(unsure, LOG).spread(LOG, ("-low",)).keep(step, SegmentRow, at=at)
+        return made.without(unsure, LOG).union(settled)
+
+    def settle(self) -> None:
+        """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
+        self.outcomes = self._merged(self.segments.select(SummaryRow))
+
+    def _merged(self, summaries: Table[SummaryRow]) -> Table[OutcomeRow]:
+        (made,) = summaries.spread(LOG, ("low",), self._tasks(_MERGED_BYTES)).keep(merge_logs, OutcomeRow)
+        return made
+
+    def _tasks(self, of_bytes: int) -> int | None:
+        """How many tasks a step needs if each does this many bytes of the inputs."""
+        return None if self._size is None else min(max(_FEWEST_TASKS, self._size // of_bytes), _MOST_TASKS)
+
+    def judged(self) -> Table[JudgedRow]:
+        """The segments whose verdicts are new or may have changed."""
+        return self.segments.join(self.outcomes, SEGMENT, JudgedRow)
+
+    def pronounce(self, folder: Path) -> dict[str, int]:
+        """Write the verdicts into a new folder; the counts of all verdicts, and how many logs are forked."""
+        _, counts = self.judged().keep(pronounced, Verdict, CountsRow, at={Verdict: folder})
+        return self._totals(counts)
+
+    def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
+        return {**sums(counts), "forks": forked_logs(self.outcomes)}
+
+    def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:
+        """The segments, with entries, among which are those of all forked logs, and their outcomes."""
+        return self.segments, self.outcomes
 
 
-def rejected(table: DataFrame) -> DataFrame:
-    """The rejects among packs or segments."""
-    return table.where("reason IS NOT NULL").select("source", "offset", "reason")
+def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
+    """The sums of some columns of a kept table."""
+    from pyarrow import compute
+
+    found = dict.fromkeys(names, 0)
+    for batch in table.batches(*names):
+        for name in names:
+            found[name] += int(compute.sum(batch.column(name)).as_py() or 0)
+    return found
 
 
-def by_block(packs: DataFrame, tasks: int | None = None) -> DataFrame:
-    """The packs of each block together: what ``culm.spark.steps.segmented`` takes.
-
-    ``tasks``: how many tasks share the work. None leaves that to Spark, which goes by the size of the rows. Name a
-    number where the packs lie in files, because their rows are then small and say nothing about the work.
-    """
-    block = ("author", "log", "block")
-    spread = packs.repartition(*block) if tasks is None else packs.repartition(tasks, *block)
-    return spread.sortWithinPartitions(*block)
-
-
-def segments(packs: DataFrame, signatures: Signatures, *, keep: bool = False) -> DataFrame:
-    """The segments that the packs make; rejects pass through. ``keep``: with the entries themselves, for proofs."""
-    return by_block(packs).mapInArrow(segmented(signatures, keep=keep), SEGMENTS.ddl)
-
-
-def settled(segments: DataFrame, signatures: Signatures, folder: Path | None = None) -> DataFrame:
-    """The segments, with those judged again whose entries a higher segment of the log vouches for. For ``HEADS`` only.
-
-    Reads ``segments`` twice, so they have to be kept somewhere. What is judged again is kept in ``folder``, else on the
-    executors' disks.
-    """
-    from pyspark import StorageLevel
-    from pyspark.sql import functions
-
-    if signatures is Signatures.STRICT:
-        return segments
-    log = ["author", "log"]
-    unsure = functions.broadcast(segments.where(unsure_column()).select(log).distinct())
-    rest = segments.join(unsure, log, "left_anti").select(*SEGMENTS.names)
-    some = from_the_top(segments.join(unsure, log, "left_semi"))
-    if folder is not None:
-        return rest.unionByName(kept_from_workers(some, vouched(), SEGMENTS, folder))
-    return rest.unionByName(some.mapInArrow(vouched(), SEGMENTS.ddl).persist(StorageLevel.DISK_ONLY))
-
-
-def unsure_column() -> Column:
-    """Whether a row has a summary with which ``culm.spark.steps.is_unsure`` says yes."""
-    from pyspark.sql import functions
-
-    return functions.udf(lambda data: data is not None and is_unsure(bytes(data)), "BOOLEAN")("summary")
-
-
-def from_the_top(segments: DataFrame) -> DataFrame:
-    """The segments of each log together, from the highest down: what ``culm.spark.steps.vouched`` takes."""
-    from pyspark.sql import functions
-
-    together = segments.select(*SEGMENTS.names).repartition("author", "log")
-    return together.sortWithinPartitions("author", "log", functions.desc("low"))
-
-
-def by_log(segments: DataFrame, tasks: int | None = None) -> DataFrame:
-    """The summaries of the segments of each log together, in order: what ``culm.spark.steps.merged`` takes."""
-    found = segments.where("summary IS NOT NULL").select(*SUMMARIES.names)
-    spread = found.repartition("author", "log") if tasks is None else found.repartition(tasks, "author", "log")
-    return spread.sortWithinPartitions("author", "log", "low")
-
-
-def outcomes(segments: DataFrame) -> DataFrame:
-    """The outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
-    return by_log(segments).mapInArrow(merged(), OUTCOMES.ddl)
-
-
-def joined(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """The segments with their outcomes: what ``culm.spark.steps.pronounced`` takes."""
-    from pyspark.sql import functions
-
-    previous = functions.lit(None).cast("BINARY").alias("previous")
-    found = segments.select("author", "log", "low", "summary", "findings").join(outcomes, ["author", "log", "low"])
-    return found.select("author", "log", "low", "summary", "findings", "outcome", previous)
-
-
-def judged(segments: DataFrame, outcomes: DataFrame) -> DataFrame:
-    """The verdicts on the entries of all segments."""
-    return joined(segments, outcomes).mapInArrow(pronounced, VERDICTS.ddl)
+def forked_logs(table: Table[Any]) -> int:
+    """How many forked logs a kept table with the columns ``author``, ``log`` and ``forked_at`` has."""
+    found: set[tuple[bytes, int]] = set()
+    for batch in table.batches(*LOG, "forked_at"):
+        forked = batch.filter(batch.column("forked_at").is_valid())
+        found.update(zip(*(forked.column(name).to_pylist() for name in LOG), strict=True))
+    return len(found)

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.errors import ConfigError
-from culm.spark.output import SUMMARY, check_not_inside, kept, whole_folder
+from culm.spark.folders import SUMMARY, check_not_inside, whole_folder
+from culm.spark.output import kept
 from culm.spark.plan.given import read_rows
 from culm.spark.plan.planning import plan
 from culm.spark.plan.tables import TABLES

@@ -7,12 +7,12 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
+from culm.spark.columns import mapped
 from culm.spark.plan.balance import Class, PeerTerms, balance
 from culm.spark.plan.given import given, read_terms
 from culm.spark.plan.rows import CHECKED, COUNTED, GIVEN, GROUPED, HAVE, SIZES, SPLIT, WANT, Pass, check, read_counted
 from culm.spark.plan.split import arcs_by_bucket
 from culm.spark.plan.tables import Plan, loads, rejects, transfers, unserved
-from culm.spark.steps import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

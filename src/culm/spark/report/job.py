@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError
 from culm.spark.failures import check_installed
-from culm.spark.output import SUMMARY, check_not_inside, whole_folder
+from culm.spark.folders import SUMMARY, check_not_inside, whole_folder
+from culm.spark.provenance import other_version
 from culm.spark.report.numbers import Totals, write_small
 from culm.spark.running import is_running, running, silent
 
@@ -91,6 +92,8 @@ def run(
     output = output.absolute()
     check_not_inside(source.folder, output, overwrite=overwrite)
     say = progress or silent
+    if not source.of_state and (other := other_version(source.said)) is not None:
+        say(other)
     with whole_folder(output) as folder:
         (folder / "numbers").mkdir()
         with _engine(source, folder / "work", master, say) as engine:

@@ -12,12 +12,16 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.columns import Columns
-from culm.spark.forks import FORKS, JUDGED_FORKS, forks, proofs, witnesses
-from culm.spark.output import SUMMARY, kept, read_table
-from culm.spark.plain import REJECTS
+from culm.spark.columns import Columns, batches, ddl, types
+from culm.spark.folders import SUMMARY
+from culm.spark.forks import Fork, forks
+from culm.spark.gather import Reject
+from culm.spark.here import Here, rows_of
+from culm.spark.onspark import OnSpark, frame_of
+from culm.spark.output import read_table
 from culm.spark.state import State
-from culm.spark.steps import JUDGED, OUTCOMES, VERDICTS, pronounced
+from culm.spark.steps import pronounced
+from culm.spark.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,9 +31,9 @@ if TYPE_CHECKING:
 
 _NEEDED = ("author", "log_id", "seqnum", "size", "payload", "verdict", "reason", "copies")
 _TABLES = {
-    "verdicts": Columns(**{name: VERDICTS.types[name] for name in _NEEDED}),
-    "forks": FORKS,
-    "rejects": REJECTS,
+    "verdicts": Columns(**{name: types(Verdict)[name] for name in _NEEDED}),
+    "forks": Columns.of(Fork),
+    "rejects": Columns.of(Reject),
 }
 """The columns of the subject's tables that a report needs; no others are read."""
 
@@ -127,28 +131,18 @@ class _Known:
 
     def batches(self, name: str) -> Iterator[pa.RecordBatch]:
         if name == "verdicts":
-            live = {(*row[:2], row[3], row[5]): row[7] for row in self._state.index_of()}
-            rows = ((*row, live[key], b"") for key, row in self._state.segments_of(live.keys(), JUDGED.names[:5]))
-            return pronounced(JUDGED.batches(rows))
-        return _TABLES[name].batches(self._proofs() if name == "forks" else ())
-
-    def _proofs(self) -> Iterator[tuple[object, ...]]:
-        forked = {(*row[:2], row[3], row[5]): row[7] for row in self._state.index_of(forked=True)}
-        segments = self._state.segments_of(forked.keys(), JUDGED_FORKS.names[:-1])
-        found = witnesses((*row, forked[key]) for key, row in segments)
-        return proofs(sorted(found, key=lambda row: (*row[:2], row[3], row[4] or b"")))
+            return batches(Verdict, pronounced(rows_of(self._state.judged(Here())), everything=True))
+        proofs = rows_of(forks(*self._state.forked(Here()))) if name == "forks" else ()
+        return batches(Fork, proofs)
 
     def table(self, name: str, spark: SparkSession, work: Path) -> DataFrame:
         if name == "verdicts":
             return self._state.verdicts(spark)
         if name == "rejects":
-            return spark.createDataFrame([], REJECTS.ddl)
+            return spark.createDataFrame([], ddl(Reject))
         if (work / name).exists():
-            return read_table(spark, work / name, FORKS.ddl)
-        index = self._state.index(spark).where("forked_at IS NOT NULL")
-        segment = ["author", "log", "low", "made"]
-        forked = self._state.segments(spark).join(index.select(*segment), segment, "left_semi")
-        return kept(forks(forked, index.select(*OUTCOMES.names)), work / name, FORKS.ddl)
+            return read_table(spark, work / name, ddl(Fork))
+        return frame_of(forks(*self._state.forked(OnSpark(spark, work / "kept")), at={Fork: work / name}))
 
 
 def _batches(folder: Path, columns: Columns) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,6 @@ Tables that two steps use are kept: on the executors' disks here, in Parquet tab
 select`` runs. ``bundles`` writes the selected entries as files.
 """
 
-from culm.spark.select.steps import Selection, missing, rejects, select, select_entries, selection
+from culm.spark.select.steps import Selection, select_entries
 
-__all__ = ["Selection", "missing", "rejects", "select", "select_entries", "selection"]
+__all__ = ["Selection", "select_entries"]

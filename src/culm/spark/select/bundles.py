@@ -15,62 +15,72 @@ from __future__ import annotations
 import re
 import secrets
 from contextlib import contextmanager
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from culm.errors import Place
-from culm.spark.columns import Columns
-from culm.spark.gather import PACKS, gather
-from culm.spark.output import kept
+from culm.spark.columns import types
+from culm.spark.gather import gather
+from culm.spark.onspark import SparkTable
 from culm.spark.payload import HELD
 from culm.spark.payload_places import NOTED, PLACES, Payloads, placed, places_of
-from culm.spark.steps import mapped
-from culm.spark.storage import settings_here
+from culm.spark.storage import Settings, settings_here
 from culm.store.files import BundleWriter
 from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from typing import BinaryIO
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    Row = tuple[Any, ...]
+    from culm.spark.gather import PackRow, Reject
+    from culm.spark.onspark import OnSpark
 
-MANIFEST = Columns(
-    requester="STRING",
-    file="STRING",
-    entries="BIGINT",
-    payloads="BIGINT",
-    lacking="BIGINT",
-    bytes="BIGINT",
-)
-"""A bundle: its requester, its name in the folder, and counts.
 
-``payloads`` are the wanted payloads that it has; empty ones count, since they need no bytes. ``lacking`` are those that
-are not held, or could no longer be read where they were. ``bytes`` is the size of the file.
-"""
+class BundleRow(NamedTuple):
+    """A bundle in the manifest: its requester, its name in the folder, and counts.
 
-READ = Columns(**PACKS.types, payload_hash="BINARY")
-"""A pack or a reject, as ``PACKS``, or a payload's place, as ``PLACES``: one table, made in a single pass."""
+    ``payloads`` are the wanted payloads that it has; empty ones count, since they need no bytes. ``lacking`` are those
+    that are not held, or could no longer be read where they were. ``bytes`` is the size of the file.
+    """
 
-_BUNDLED = Columns(
-    requester="STRING",
-    author="BINARY",
-    log="BIGINT",
-    seq="BIGINT",
-    metadata="BOOLEAN",
-    payload="BOOLEAN",
-    payload_state="STRING",
-    size="BIGINT",
-    payload_hash="BINARY",
-    encoded="BINARY",
-    places="ARRAY<STRUCT<source: STRING, offset: BIGINT>>",
-)
+    requester: str
+    file: str
+    entries: int
+    payloads: int
+    lacking: int
+    bytes: int
+
+
+class PlaceRow(NamedTuple):
+    """A place where a payload was when the inputs were read: a row of ``culm.spark.payload_places.PLACES``."""
+
+    payload_hash: bytes
+    source: str
+    offset: int
+
+
+class Bundled(NamedTuple):
+    """An item on its way to its bundle, with the places of its payload."""
+
+    requester: str
+    author: bytes
+    log: int
+    seq: int
+    metadata: bool
+    payload: bool
+    payload_state: str
+    size: int
+    payload_hash: bytes
+    encoded: bytes
+    places: Annotated[list[dict[str, Any]] | None, "ARRAY<STRUCT<source: STRING, offset: BIGINT>>"]
+
 
 # Sources that are tried for one payload. Copies are equal, so more are needed only if sources changed after they were
 # read; without a bound, a payload that thousands of stores hold would make rows of thousands of places.
@@ -82,19 +92,19 @@ _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
 _SIGNED = "CAST({} - 9223372036854775808 AS BIGINT) AS {}"
 
 
-def write_bundles(items: DataFrame, places: DataFrame, folder: Path) -> DataFrame:
+def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: Path) -> SparkTable[BundleRow]:
     """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is returned.
 
-    ``items`` as ``culm.spark.select.select`` gives them, with the entries' bytes. ``places``: ``payload_hash``,
+    ``items``: rows of ``culm.spark.select.items.Item`` with the entries' bytes. ``places``: ``payload_hash``,
     ``source``, ``offset`` (``payload_places`` makes them of a table of entries). If an entry is wanted for its payload
     only, the payload stands alone in the bundle. A payload that can be read at none of its places is left out, and
     counted in ``lacking``.
     """
     folder.mkdir()
-    rows = _with_places(items, places).repartition("requester")
-    rows = rows.sortWithinPartitions("requester", "author", "log", "seq")
-    made = rows.mapInArrow(mapped(_BUNDLED, _writer(str(folder)), MANIFEST), MANIFEST.ddl)
-    manifest = kept(made, folder / "manifest", MANIFEST.ddl)
+    rows = SparkTable(engine, Bundled, _with_places(items, places))
+    spread = rows.spread(["requester"], ["author", "log", "seq"])
+    step = partial(_written, folder=str(folder), settings=settings_here())
+    (manifest,) = spread.keep(step, BundleRow, at={BundleRow: folder / "manifest"})
     for left in folder.glob(".*.part-*"):  # left behind by tasks that were killed
         left.unlink()
     return manifest
@@ -121,44 +131,31 @@ def bundle_name(requester: str) -> str:
     return f"{known}-{digest}.bundle" if known else f"{digest}.bundle"
 
 
-def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``culm.spark.gather.gather`` that also notes the places of payloads in the same pass: to ``READ``."""
-    noted: list[Row] = []
+def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[PackRow | Reject | PlaceRow]:
+    """``culm.spark.gather.gather`` that also notes the places of payloads in the same pass."""
+    noted: list[PlaceRow] = []
 
     def noting() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            noted.extend(places_of(batch))
+            noted.extend(map(PlaceRow._make, places_of(batch)))
             yield batch
 
-    for batch in gather(noting()):
-        yield from _noted(noted)
-        yield _widened(batch)
-    yield from _noted(noted)
-
-
-def _noted(noted: list[Row]) -> Iterator[pa.RecordBatch]:
-    for batch in PLACES.batches(noted):
-        yield _widened(batch)
-    noted.clear()
-
-
-def _widened(batch: pa.RecordBatch) -> pa.RecordBatch:
-    import pyarrow as pa
-
-    given = batch.schema.names
-    columns = [batch.column(name) if name in given else pa.nulls(len(batch), kind) for name, kind in READ.arrow.items()]
-    return pa.record_batch(columns, names=list(READ.names))
+    for row in gather(noting()):
+        yield from noted
+        noted.clear()
+        yield row
+    yield from noted
 
 
 def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
-    """The items as ``_BUNDLED``. Only items whose payload must be read are joined with the places; most are not."""
+    """The items as ``Bundled``. Only items whose payload must be read are joined with the places; most are not."""
     fetched = items.where(_FETCHED)
     known = _grouped(places, fetched)
-    others = items.where(f"NOT ({_FETCHED})").selectExpr("*", f"CAST(NULL AS {_BUNDLED.types['places']}) AS places")
+    others = items.where(f"NOT ({_FETCHED})").selectExpr("*", f"CAST(NULL AS {types(Bundled)['places']}) AS places")
     rows = fetched.join(known, "payload_hash", "left").select(*others.columns).union(others)
     given = {"log": _SIGNED.format("log_id", "log"), "seq": _SIGNED.format("seqnum", "seq")}
     given["size"] = _SIGNED.format("size", "size")
-    return rows.selectExpr(*(given.get(name, name) for name in _BUNDLED.names))
+    return rows.selectExpr(*(given.get(name, name) for name in Bundled._fields))
 
 
 def _grouped(places: DataFrame, fetched: DataFrame) -> DataFrame:
@@ -173,22 +170,17 @@ def _grouped(places: DataFrame, fetched: DataFrame) -> DataFrame:
 # -- writing --------------------------------------------------------------------------------------------------------
 
 
-def _writer(folder: str) -> Callable[[Iterable[Row]], Iterator[Row]]:
-    settings = settings_here()
-
-    def write(rows: Iterable[Row]) -> Iterator[Row]:
-        with Payloads(settings) as payloads:
-            for requester, of_requester in groupby(rows, key=itemgetter(0)):
-                name = bundle_name(requester)
-                with _whole_file(Path(folder, name)) as stream:
-                    bundle = _Bundle(stream, payloads)
-                    for row in of_requester:
-                        bundle.add(row)
-                    bundle.writer.close()
-                    size = stream.tell()
-                yield requester, name, bundle.entries, bundle.payloads, bundle.lacking, size
-
-    return write
+def _written(rows: Iterable[Bundled], folder: str, settings: Settings) -> Iterator[BundleRow]:
+    with Payloads(settings) as payloads:
+        for requester, of_requester in groupby(rows, key=attrgetter("requester")):
+            name = bundle_name(requester)
+            with _whole_file(Path(folder, name)) as stream:
+                bundle = _Bundle(stream, payloads)
+                for row in of_requester:
+                    bundle.add(row)
+                bundle.writer.close()
+                size = stream.tell()
+            yield BundleRow(requester, name, bundle.entries, bundle.payloads, bundle.lacking, size)
 
 
 @contextmanager
@@ -211,15 +203,16 @@ class _Bundle:
         self.entries = self.payloads = self.lacking = 0
         self._payloads = payloads
 
-    def add(self, row: Row) -> None:
-        """Write an item, a row of ``_BUNDLED``."""
-        _, author, log, seq, metadata, payload, state, size, payload_hash, encoded, places = row
-        if metadata:
-            self.writer.encoded_entry(encoded)
+    def add(self, row: Bundled) -> None:
+        """Write an item."""
+        if row.metadata:
+            self.writer.encoded_entry(row.encoded)
             self.entries += 1
-        if payload:
-            place = Place(author, from_sql(log), from_sql(seq))
-            given = state == HELD and self._payload(place, from_sql(size), payload_hash, places or ())
+        if row.payload:
+            place = Place(row.author, from_sql(row.log), from_sql(row.seq))
+            given = row.payload_state == HELD and self._payload(
+                place, from_sql(row.size), row.payload_hash, row.places or ()
+            )
             self.payloads += given
             self.lacking += not given
 

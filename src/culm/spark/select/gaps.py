@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from culm.spark.columns import Columns
+from culm.spark.columns import Unsigned
 from culm.spark.pack import BLOCK_BITS
-from culm.spark.select.places import NOT_HELD, OFFSET_BITS
+from culm.spark.select.places import NOT_HELD, OFFSET_BITS, Gap
 from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
@@ -18,35 +18,87 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    Row = tuple[Any, ...]
 
-WANTING = Columns(
-    author="BINARY",
-    log="BIGINT",
-    block="BIGINT",
-    requester="STRING",
-    first="BIGINT",
-    last="BIGINT",
-    numbers="BINARY",
-    newest="BIGINT",
-    bits="BINARY",
-)
-"""A piece with ``newest`` and ``bits`` of its block, as in ``BLOCKS``; both null if no entry of the block is held."""
+class Complete(NamedTuple):
+    """A block that lacks none of the numbers up to its log's newest."""
 
-GAPS = Columns(requester="STRING", author="BINARY", log="BIGINT", reason="TINYINT", first="BIGINT", last="BIGINT")
+    author: bytes
+    log: int
+    block: int
 
 
-def lacking(rows: Iterable[Row]) -> Iterator[Row]:
-    """``WANTING`` to ``GAPS``: the numbers of each piece that are not held."""
-    for author, log, block, requester, first, last, numbers, newest, bits in rows:
-        base = block << BLOCK_BITS
-        there = _there(base, newest, bits)
-        if numbers is not None:
-            wanted = np.frombuffer(numbers, "<u2") & ((1 << OFFSET_BITS) - 1)
+class Lacking(NamedTuple):
+    """A block that does lack some, with ``newest`` and ``bits`` as in ``BlockRow``."""
+
+    author: bytes
+    log: int
+    block: int
+    newest: int
+    bits: bytes | None
+
+
+class Reached(NamedTuple):
+    """A block, and the greatest number of its log."""
+
+    author: bytes
+    log: int
+    block: int
+    newest: int
+    ends: bool
+    bits: bytes | None
+    reached: int
+
+
+class Wanting(NamedTuple):
+    """A piece with ``newest`` and ``bits`` of its block; both null if no entry of the block is held."""
+
+    author: bytes
+    log: int
+    block: int
+    requester: str
+    first: int | None
+    last: int | None
+    numbers: bytes | None
+    newest: int | None
+    bits: bytes | None
+
+
+class Missing(NamedTuple):
+    """A run of numbers that are denoted and not verified here: a row of ``culm.spark.select.Selection.missing``."""
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    first: Unsigned
+    last: Unsigned
+    entries: Unsigned
+    reason: str
+
+
+REASONS = ("not held", "beyond the newest entry")
+"""The reasons of ``Missing``, in the order of ``NOT_HELD`` and ``BEYOND``."""
+
+
+def completed(rows: Iterable[Reached]) -> Iterator[Complete | Lacking]:
+    """Which blocks are complete."""
+    for row in rows:
+        if row.bits is None and (row.ends or row.newest == row.reached):
+            yield Complete(row.author, row.log, row.block)
         else:
-            wanted = np.arange(from_sql(first) - base, from_sql(last) - base + 1)
+            yield Lacking(row.author, row.log, row.block, row.newest, row.bits)
+
+
+def lacking(rows: Iterable[Wanting]) -> Iterator[Gap]:
+    """The numbers of each piece that are not held."""
+    for row in rows:
+        base = row.block << BLOCK_BITS
+        there = _there(base, row.newest, row.bits)
+        if row.numbers is not None:
+            wanted = np.frombuffer(row.numbers, "<u2") & ((1 << OFFSET_BITS) - 1)
+        else:
+            wanted = np.arange(from_sql(row.first or 0) - base, from_sql(row.last or 0) - base + 1)
         for low, high in _runs(wanted[~there[wanted]]):
-            yield requester, author, log, NOT_HELD, to_sql(base + low), to_sql(base + high)
+            yield Gap(row.requester, row.author, row.log, NOT_HELD, to_sql(base + low), to_sql(base + high))
 
 
 def _there(base: int, newest: int | None, bits: bytes | None) -> npt.NDArray[np.bool_]:
@@ -69,15 +121,20 @@ def _runs(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
     yield from zip(numbers[firsts].tolist(), numbers[lasts].tolist(), strict=True)
 
 
-def merged(rows: Iterable[Row]) -> Iterator[Row]:
-    """``GAPS``, sorted by requester, log, reason and first number, to ``GAPS`` in which no two runs touch."""
-    for key, of_log in groupby(rows, key=itemgetter(0, 1, 2, 3)):
-        first = last = None
-        for *_, low, high in of_log:
-            if last is not None and low <= last + 1:
-                last = max(last, high)
-                continue
-            if last is not None:
-                yield *key, first, last
-            first, last = low, high
-        yield *key, first, last
+def merged(rows: Iterable[Gap]) -> Iterator[Missing]:
+    """Gaps, sorted by requester, log, reason and first number, as runs of which no two touch."""
+    for (requester, author, log, reason), of_log in groupby(rows, key=attrgetter(*Gap._fields[:4])):
+        runs: list[tuple[int, int]] = []
+        for row in of_log:
+            low, high = from_sql(row.first), from_sql(row.last)
+            if runs and low <= runs[-1][1] + 1:
+                low, before = runs.pop()
+                high = max(high, before)
+            elif runs:
+                yield _missing(requester, author, log, reason, *runs.pop())
+            runs.append((low, high))
+        yield _missing(requester, author, log, reason, *runs.pop())
+
+
+def _missing(requester: str, author: bytes, log: int, reason: int, first: int, last: int) -> Missing:
+    return Missing(requester, author, from_sql(log), first, last, last - first + 1, REASONS[reason])

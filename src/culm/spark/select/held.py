@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from culm.spark.columns import Columns
+from culm.spark.columns import Tiny
 from culm.spark.fields import DIGEST_BYTES
 from culm.spark.findings import Findings
 from culm.spark.merge import Outcome
 from culm.spark.pack import BLOCK_BITS, Pack
 from culm.spark.records import Records
 from culm.spark.segment import Summary
+from culm.spark.select.pages import PAGE_BITS
+from culm.spark.slices import fetched
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
 
@@ -25,37 +27,73 @@ if TYPE_CHECKING:
 
     from culm.spark.fields import Bytes, Flags, Numbers
 
-    Row = tuple[Any, ...]
 
-SEGMENT = Columns(author="BINARY", log="BIGINT", block="BIGINT", summary="BINARY", findings="BINARY", outcome="BINARY")
-"""A segment with its outcome."""
+class FoundRow(NamedTuple):
+    """A segment with its outcome."""
 
-BLOCKS = Columns(author="BINARY", log="BIGINT", block="BIGINT", newest="BIGINT", ends="BOOLEAN", bits="BINARY")
-"""A block with verified entries. ``newest`` is their greatest number; ``ends``: it is the last number of the block.
+    author: bytes
+    log: int
+    block: int
+    summary: bytes
+    findings: bytes
+    outcome: bytes
 
-``bits`` has a bit for each number of the block, set if it is verified. It is null if none up to ``newest`` is missing,
-which is the usual case and saves 512 bytes.
-"""
 
-HELD = Columns(
-    author="BINARY",
-    log="BIGINT",
-    block="BIGINT",
-    shares="BIGINT",
-    summary="BINARY",
-    packed="BINARY",
-    outcome="BINARY",
-)
-"""A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
+class BlockRow(NamedTuple):
+    """A block with verified entries, and its page. ``newest`` is their greatest number.
+
+    ``bits`` has a bit for each number of the block, set if it is verified. It is null if none up to ``newest`` is
+    missing, which is the usual case and saves 512 bytes. ``ends``: ``newest`` is the last number of the block.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    page: int
+    newest: int
+    ends: bool
+    bits: bytes | None
+
+
+class WholeRow(NamedTuple):
+    """A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
+
+    author: bytes
+    log: int
+    block: int
+    shares: int
+    summary: bytes
+    packed: bytes
+    outcome: bytes
+
+
+class Together(NamedTuple):
+    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: an encoded ``Held`` in ``numbers``.
+
+    A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    share: int
+    requester: str | None
+    wants: Tiny | None
+    least: int | None
+    limit: int | None
+    first: int | None
+    last: int | None
+    numbers: bytes | None
+
 
 _COUNT_BYTES = 4  # a u32
 
 
-def present(rows: Iterable[Row]) -> Iterator[Row]:
-    """``SEGMENT`` to ``BLOCKS``; blocks without verified entries are left out."""
-    for author, log, block, summary, findings, outcome in rows:
-        found = Findings.decode(findings)
-        verified = found.seq[_verified(author, log, found, summary, outcome)]
+def present(rows: Iterable[FoundRow]) -> Iterator[BlockRow]:
+    """The blocks that have verified entries."""
+    for row in rows:
+        found, block = Findings.decode(fetched(row.findings)), row.block
+        verified = found.seq[_verified(row, found)]
         if not len(verified):
             continue
         newest = int(verified[-1])
@@ -64,24 +102,25 @@ def present(rows: Iterable[Row]) -> Iterator[Row]:
         first = max(1, block << BLOCK_BITS)
         whole = newest - first + 1 == len(verified)
         ends = newest == ((block + 1) << BLOCK_BITS) - 1
-        yield author, log, block, to_sql(newest), ends, None if whole else np.packbits(mask).tobytes()
+        bits = None if whole else np.packbits(mask).tobytes()
+        yield BlockRow(row.author, row.log, block, block >> PAGE_BITS, to_sql(newest), ends, bits)
 
 
-def held(rows: Iterable[Row]) -> Iterator[Row]:
-    """``HELD`` to rows of ``culm.spark.select.items.TOGETHER``: a copy of the verified entries for each share."""
-    for author, log, block, shares, summary, packed, outcome in rows:
-        records = Records(Pack.decode(packed))
+def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
+    """The verified entries of each block: a copy for each share."""
+    for row in rows:
+        records = Records(Pack.decode(fetched(row.packed)))
         found = Findings.of(records)
-        verified = _verified(author, log, found, summary, outcome)
+        verified = _verified(row, found)
         if verified.any():
             data = Held.of(records, found, verified).encode()
-            for share in range(shares):
-                yield author, log, block, share, None, None, None, None, None, None, data
+            for share in range(row.shares):
+                yield Together(row.author, row.log, row.block, share, None, None, None, None, None, None, data)
 
 
-def _verified(author: bytes, log: int, found: Findings, summary: bytes, outcome: bytes) -> Flags:
-    judged = JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
-    verified: Flags = judged.verdict == 0
+def _verified(row: FoundRow | WholeRow, found: Findings) -> Flags:
+    summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
+    verified: Flags = JudgedSegment(row.author, from_sql(row.log), found, summary, outcome).verdict == 0
     return verified
 
 

@@ -7,89 +7,105 @@ pieces of one requester may denote the same entry; since they follow each other,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from culm.spark.arrays import decimals, fixed_binary, hashes, names
-from culm.spark.columns import UNSIGNED, Columns
+from culm.spark.columns import Batch, Unsigned
 from culm.spark.pack import BLOCK_BITS
-from culm.spark.payload import STATES
+from culm.spark.payload import HELD, STATES, rank
 from culm.spark.select.held import Held
 from culm.spark.select.places import OFFSET_BITS, numbers_of
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
     import pyarrow as pa
 
     from culm.spark.fields import Flags, Offsets
 
-    Row = tuple[Any, ...]
+    Key = tuple[bytes, int, int, int]  # author, log, block and share
     Wants = npt.NDArray[np.uint8]
 
-TOGETHER = Columns(
-    author="BINARY",
-    log="BIGINT",
-    block="BIGINT",
-    share="BIGINT",
-    requester="STRING",
-    wants="TINYINT",
-    least="BIGINT",
-    limit="BIGINT",
-    first="BIGINT",
-    last="BIGINT",
-    numbers="BINARY",
-)
-"""A piece as in ``PIECES``; or a block's verified entries: ``requester`` is null, ``numbers`` an encoded ``Held``."""
 
-ITEMS = Columns(
-    requester="STRING",
-    author="BINARY",
-    log_id=UNSIGNED,
-    seqnum=UNSIGNED,
-    metadata="BOOLEAN",
-    payload="BOOLEAN",
-    certificate="BOOLEAN",
-    entry_hash="BINARY",
-    size=UNSIGNED,
-    payload_hash="BINARY",
-    payload_state="STRING",
-    encoded="BINARY",
-)
-"""The columns of ``culm.spark.select.select``."""
+class Item(NamedTuple):
+    """An entry that a requester gets: a row of ``culm.spark.select.Selection.items``.
+
+    =============  =============  ================================================================================
+    requester      STRING
+    author         BINARY         32 bytes
+    log_id         DECIMAL(20,0)
+    seqnum         DECIMAL(20,0)
+    metadata       BOOLEAN        the entry itself is wanted
+    payload        BOOLEAN        its payload is wanted
+    certificate    BOOLEAN        the entry is wanted only to verify others
+    entry_hash     BINARY         YAMF-hash, 66 bytes
+    size           DECIMAL(20,0)  of the payload, as the entry claims
+    payload_hash   BINARY         66 bytes
+    payload_state  STRING         what is known of the payload (``culm.spark.payload.STATES``)
+    encoded        BINARY         the entry
+    =============  =============  ================================================================================
+
+    Each entry is there once for a requester, however many ranges denote it. The newest entry of a log, by which open
+    ranges end, is its greatest verified one.
+    """
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    seqnum: Unsigned
+    metadata: bool
+    payload: bool
+    certificate: bool
+    entry_hash: bytes
+    size: Unsigned
+    payload_hash: bytes
+    payload_state: str
+    encoded: bytes | None
+
+
+class ItemCounts(NamedTuple):
+    """How many items a batch has, how many of them of some kind."""
+
+    items: int
+    certificates: int
+    payloads: int
+    payloads_held: int
+
+
+_KEY = ("author", "log", "block", "share")
 
 # Pairs of a piece and an entry that are laid out at once. A single piece may exceed it, but has at most 4,096 pairs.
 # More at once would take more memory of the worker; far fewer would lose the speed of whole columns.
 _PAIRS = 1 << 16
 
 
-def chosen(*, encoded: bool = True) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``TOGETHER``, sorted by block, share and requester, to ``ITEMS``. ``encoded``: with the entries' bytes."""
+def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch | ItemCounts]:
+    """Batches of ``Together``, sorted by block, share and requester, to batches of ``Item``, each with its counts.
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        block: _Block | None = None
-        key: Row | None = None
-        for batch in batches:
-            for low, high in _groups(batch):
-                here = tuple(batch.column(name)[low].as_py() for name in ("author", "log", "block", "share"))
-                at = low
-                if here != key:
-                    if block is not None:
-                        yield from block.finish()
-                    key, block = here, None
-                    if not batch.column("requester")[low].is_valid:
-                        block = _Block(here, Held.decode(batch.column("numbers")[low].as_py()), encoded=encoded)
-                        at += 1
-                if block is not None and at < high:
-                    yield from block.take(batch.slice(at, high - at))
-        if block is not None:
-            yield from block.finish()
-
-    return run
+    ``encoded``: with the entries' bytes.
+    """
+    block: _Block | None = None
+    key: Key | None = None
+    for batch in batches:
+        for low, high in _groups(batch):
+            here: Key = tuple(batch.column(name)[low].as_py() for name in _KEY)
+            at = low
+            if here != key:
+                if block is not None:
+                    yield from block.finish()
+                key, block = here, None
+                if not batch.column("requester")[low].is_valid:
+                    block = _Block(here, Held.decode(batch.column("numbers")[low].as_py()), encoded=encoded)
+                    at += 1
+            if block is not None and at < high:
+                yield from block.take(batch.slice(at, high - at))
+    if block is not None:
+        yield from block.finish()
 
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
@@ -99,7 +115,7 @@ def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
     count = len(batch)
     changed = np.zeros(max(count, 1), np.bool_)
     changed[0] = count > 0
-    for name in ("author", "log", "block", "share"):
+    for name in _KEY:
         column = batch.column(name)
         changed[1:] |= np.asarray(compute.not_equal(column[1:], column[:-1]))
     starts = changed.nonzero()[0].tolist()
@@ -112,7 +128,7 @@ class _Block:
     The items of the last requester wait, because the next batch may have more of its pieces.
     """
 
-    def __init__(self, key: Row, entries: Held, *, encoded: bool) -> None:
+    def __init__(self, key: Key, entries: Held, *, encoded: bool) -> None:
         self._author, self._log, block, _ = key
         self._base = np.uint64(block << BLOCK_BITS)
         self._entries = entries
@@ -124,7 +140,7 @@ class _Block:
         self._wants = np.zeros(0, np.uint8)
         self._columns: tuple[pa.Array, ...] | None = None
 
-    def take(self, pieces: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def take(self, pieces: pa.RecordBatch) -> Iterator[Batch | ItemCounts]:
         """Take more pieces; yields the items of all requesters but the last."""
         count = self._counts(pieces)
         total = np.cumsum(count)
@@ -134,13 +150,13 @@ class _Block:
             yield from self._take(pieces.slice(at, behind - at), count[at:behind])
             at, done = behind, int(total[behind - 1])
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
+    def finish(self) -> Iterator[Batch | ItemCounts]:
         """Yield the items of the last requester, when the block has no more pieces."""
         import pyarrow as pa
 
         if len(self._rows):
             requesters = pa.array([self._waiting], pa.string())
-            yield self._batch(requesters, np.zeros(len(self._rows), np.int64), self._rows, self._wants)
+            yield from self._items(requesters, np.zeros(len(self._rows), np.int64), self._rows, self._wants)
         self._rows, self._wants = self._rows[:0], self._wants[:0]
 
     def _counts(self, pieces: pa.RecordBatch) -> Offsets:
@@ -152,7 +168,7 @@ class _Block:
         counts: Offsets = np.where(listed >= 0, listed // 2, span.astype(np.int64))
         return counts
 
-    def _take(self, pieces: pa.RecordBatch, count: Offsets) -> Iterator[pa.RecordBatch]:
+    def _take(self, pieces: pa.RecordBatch, count: Offsets) -> Iterator[Batch | ItemCounts]:
         import pyarrow as pa
 
         piece, rows, wants = self._pairs(pieces, count)
@@ -168,7 +184,7 @@ class _Block:
         last = int(np.searchsorted(who, len(names_) - 1))
         self._waiting, self._rows, self._wants = names_[-1].as_py(), rows[last:], wants[last:]
         if last:
-            yield self._batch(names_, who[:last], rows[:last], wants[:last])
+            yield from self._items(names_, who[:last], rows[:last], wants[:last])
 
     def _pairs(self, pieces: pa.RecordBatch, count: Offsets) -> tuple[Offsets, Offsets, Wants]:
         """All pairs of a piece and a held entry that it denotes: the piece, the entry's row, what is wanted of it."""
@@ -199,8 +215,8 @@ class _Block:
         fits: Flags = (least[piece] <= size) & ((most == 0) | (size < most))
         return fits
 
-    def _batch(self, requesters: pa.Array, who: Offsets, rows: Offsets, wants: Wants) -> pa.RecordBatch:
-        """A batch of ``ITEMS``. The entries' columns are made once for a block, and rows taken from them."""
+    def _items(self, requesters: pa.Array, who: Offsets, rows: Offsets, wants: Wants) -> Iterator[Batch | ItemCounts]:
+        """A batch of ``Item``. The entries' columns are made once for a block, and rows taken from them."""
         import pyarrow as pa
 
         entries, count = self._entries, len(rows)
@@ -208,24 +224,29 @@ class _Block:
             self._columns = (hashes(entries.digest), hashes(entries.payload_hash), entries.records())
         at = pa.array(rows)
         entry_hash, payload_hash, records = self._columns
-        metadata = (wants & (METADATA | CERTIFICATE)) != 0
-        return pa.record_batch(
+        metadata, payload = (wants & (METADATA | CERTIFICATE)) != 0, (wants & PAYLOAD) != 0
+        certificate = metadata & ((wants & METADATA) == 0)
+        state = entries.state[rows]
+        data = pa.record_batch(
             [
                 requesters.take(pa.array(who)),
                 fixed_binary(np.broadcast_to(np.frombuffer(self._author, np.uint8), (count, len(self._author)))),
                 decimals(np.full(count, from_sql(self._log), np.uint64)),
                 decimals(entries.offset[rows].astype(np.uint64) + self._base),
                 pa.array(metadata),
-                pa.array((wants & PAYLOAD) != 0),
-                pa.array(metadata & ((wants & METADATA) == 0)),
+                pa.array(payload),
+                pa.array(certificate),
                 entry_hash.take(at),
                 decimals(entries.size[rows]),
                 payload_hash.take(at),
-                names(STATES, entries.state[rows]),
+                names(STATES, state),
                 records.take(at) if self._encoded else pa.nulls(count, pa.binary()),
             ],
-            names=list(ITEMS.names),
+            names=list(Item._fields),
         )
+        payloads_held = int((payload & (state == rank(HELD))).sum())
+        yield Batch(Item, data)
+        yield ItemCounts(count, int(certificate.sum()), int(payload.sum()), payloads_held)
 
 
 def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:

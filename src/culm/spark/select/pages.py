@@ -9,44 +9,71 @@ with more than four million numbers, is all there is of most logs; it comes with
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from culm.ranges.runs import Runs
-from culm.spark.columns import Columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    Row = tuple[Any, ...]
+    from culm.spark.select.held import BlockRow
+
     BlockRuns = Sequence[tuple[int, int]]
 
 # Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
 # pages leave more of a long log to a second step; larger ones make the rows of requests larger if a log has many gaps.
 PAGE_BITS = 10
 
-PAGES = Columns(author="BINARY", log="BIGINT", page="BIGINT", newest="BIGINT", blocks="BINARY")
-"""A page: the greatest verified number in it, and runs of its blocks that have verified entries, as pairs of u16."""
 
-UNPAGED = Columns(author="BINARY", log="BIGINT", page="BIGINT", block="BIGINT", newest="BIGINT")
-"""A block with verified entries, and the greatest number of these."""
+class PageRow(NamedTuple):
+    """A page: the greatest verified number in it, and runs of its blocks that have verified entries, as pairs of u16.
+
+    ``next`` is the number of the log's next page that exists, null for the last one.
+    """
+
+    author: bytes
+    log: int
+    page: int
+    newest: int
+    next: int | None
+    blocks: bytes
 
 
-def paged(rows: Iterable[Row]) -> Iterator[Row]:
-    """``UNPAGED``, sorted by log and block, to ``PAGES``."""
-    key: Row | None = None
-    runs, newest = Runs(), 0
-    for author, log, page, block, reached in rows:
-        if key != (author, log, page):
-            if key is not None:
-                yield *key, newest, _encoded(runs)
-            key, runs = (author, log, page), Runs()
-        at = block - (page << PAGE_BITS)
-        runs.add(at, at)
-        newest = reached
-    if key is not None:
-        yield *key, newest, _encoded(runs)
+class LogRow(NamedTuple):
+    """The greatest verified number of a log, and the blocks of its first page.
+
+    Every log with verified entries has a first page, since a path leads to entry 1.
+    """
+
+    author: bytes
+    log: int
+    newest: int
+    blocks: bytes | None
+
+
+def paged(rows: Iterable[BlockRow]) -> Iterator[PageRow]:
+    """The pages of blocks, which come sorted by log and block."""
+    for (author, log, page), of_page in groupby(rows, key=attrgetter("author", "log", "page")):
+        runs, newest = Runs(), 0
+        for row in of_page:
+            at = row.block - (page << PAGE_BITS)
+            runs.add(at, at)
+            newest = row.newest
+        yield PageRow(author, log, page, newest, None, _encoded(runs))
+
+
+def linked(rows: Iterable[PageRow]) -> Iterator[PageRow | LogRow]:
+    """The pages of each log, each with the number of the next, and what is known of the log; rows come sorted."""
+    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
+        pages = list(of_log)
+        for row, after in zip(pages, [*pages[1:], None], strict=True):
+            yield row._replace(next=after.page if after else None)
+        first = next((row.blocks for row in pages if row.page == 0), None)
+        yield LogRow(author, log, max(row.newest for row in pages), first)
 
 
 def _encoded(runs: Runs) -> bytes:

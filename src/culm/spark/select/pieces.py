@@ -13,18 +13,18 @@ not exist come out as gaps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from culm.bamboo.lipmaa import SPINE, path, spine
 from culm.ranges.runs import Runs
-from culm.spark.columns import Columns
+from culm.spark.columns import Tiny
 from culm.spark.fields import lipmaa_of
 from culm.spark.pack import BLOCK_BITS
 from culm.spark.select.pages import PAGE_BITS, runs_of
-from culm.spark.select.places import BEYOND, OFFSET_BITS, PIECE, Places, batch_of, numbers_of, u64
-from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, RANGE, SPARSE
+from culm.spark.select.places import BEYOND, OFFSET_BITS, Piece, Places, batch_of, numbers_of, u64
+from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPARSE
 from culm.store.schema import from_sql
 
 if TYPE_CHECKING:
@@ -33,44 +33,65 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from culm.spark.columns import Batch
     from culm.spark.fields import Flags, Numbers, Offsets
 
 
-REQUESTS = Columns(**RANGE.types, newest="BIGINT", blocks="BINARY")
-"""A range with its log's newest verified entry (null: none) and the blocks of its first page."""
+class Request(NamedTuple):
+    """A range (``Asked``) with its log's newest verified entry (null: none) and the blocks of its first page."""
 
-FAR_SPANS = Columns(
-    author="BINARY",
-    log="BIGINT",
-    requester="STRING",
-    wants="TINYINT",
-    least="BIGINT",
-    limit="BIGINT",
-    first="BIGINT",
-    last="BIGINT",
-    page="BIGINT",
-    next="BIGINT",
-    blocks="BINARY",
-)
-"""A far span with one page. ``blocks`` is null if the page does not exist; ``next`` is the next page that does."""
+    requester: str
+    author: bytes
+    log: int
+    start: int
+    last: int
+    kind: Tiny
+    least: int
+    limit: int
+    head: int
+    tail: int
+    forbidden: bytes | None
+    newest: int | None
+    blocks: bytes | None
+
+
+class FarSpan(NamedTuple):
+    """A span with one page. ``blocks`` is null if the page does not exist; ``next`` is the next page that does."""
+
+    author: bytes
+    log: int
+    requester: str
+    wants: Tiny
+    least: int
+    limit: int
+    first: int
+    last: int
+    page: int
+    next: int | None
+    blocks: bytes | None
+
 
 _SPINE = np.array(SPINE[:42], np.uint64)  # the numbers of the spine that fit into 64 bits
 
 
-def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``REQUESTS`` to ``PIECES``."""
+def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+    """Batches of ``Request`` to pieces, gaps, and spans that are far."""
     for batch in batches:
         if len(batch):
             yield from _Cut(batch).pieces()
 
 
-def spread(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``FAR_SPANS`` to ``PIECES``."""
+def spread(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+    """Batches of ``FarSpan`` to pieces and gaps."""
+    bits = PAGE_BITS + BLOCK_BITS
     for batch in batches:
         places = Places()
         columns = (batch.column(name).to_pylist() for name in ("first", "last", "wants", "page", "next", "blocks"))
         for row, (low, high, wants, page, after, blocks) in enumerate(zip(*columns, strict=True)):
             span = (row, from_sql(low), from_sql(high), wants)
+            # A page is also responsible for the pages behind it that do not exist, so that gaps there are told once.
+            if page > from_sql(high) >> bits or (after or page + 1) <= from_sql(low) >> bits:
+                continue
             base = page << PAGE_BITS
             places.put(span, runs_of(blocks or b""), base, base + (1 << PAGE_BITS) - 1)
             if after is not None:
@@ -100,7 +121,7 @@ class _Cut:
         found: Flags = (self._kind & bits) != 0
         return found
 
-    def pieces(self) -> Iterator[pa.RecordBatch]:
+    def pieces(self) -> Iterator[Batch]:
         found = [self._paths(), *self._certificates()]
         yield from self._of_numbers(*(np.concatenate(column) for column in zip(*found, strict=True)))
         self._place_dense()
@@ -146,7 +167,7 @@ class _Cut:
         kept = (seq > self._last[row]) & (seq <= self._newest[row]) & ((limit == 0) | (seq < limit))
         yield _certificates(row[kept], seq[kept])
 
-    def _of_numbers(self, row: Offsets, seq: Numbers, wants: npt.NDArray[np.int8]) -> Iterator[pa.RecordBatch]:
+    def _of_numbers(self, row: Offsets, seq: Numbers, wants: npt.NDArray[np.int8]) -> Iterator[Batch]:
         import pyarrow as pa
 
         some = wants != 0
@@ -164,7 +185,14 @@ class _Cut:
         bounds = (np.append(starts, len(row)) * 2).astype(np.int32)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(values)]
         numbers = pa.Array.from_buffers(pa.binary(), len(starts), buffers)
-        yield batch_of(self._batch, PIECE, row[starts], block=block[starts].astype(np.int64), numbers=numbers)
+        yield batch_of(
+            Piece,
+            self._batch,
+            row[starts],
+            block=block[starts].astype(np.int64),
+            numbers=numbers,
+            pairs=np.diff(bounds) // 2,
+        )
 
     # -- spans
 

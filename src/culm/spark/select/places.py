@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from culm.spark.columns import Columns
+from culm.spark.columns import Batch, Tiny, schema
 from culm.spark.pack import BLOCK_BITS
 from culm.spark.select.pages import PAGE_BITS, walk
 from culm.store.schema import to_sql
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from culm.spark.columns import Row
     from culm.spark.fields import Numbers, Offsets
     from culm.spark.select.pages import BlockRuns
 
@@ -24,32 +25,67 @@ if TYPE_CHECKING:
 NARROW_PAGES = 4
 
 OFFSET_BITS = 13  # of a u16 in ``numbers`` for the offset in the block; the 3 bits above it say what is wanted
-PIECE, FAR, GAP = range(3)
-"""The forms of a row of ``PIECES``."""
-
 NOT_HELD, BEYOND = range(2)
 """Why there is a gap: not held, or a closed range names numbers above the newest entry."""
 
-PIECES = Columns(
-    form="TINYINT",
-    author="BINARY",
-    log="BIGINT",
-    block="BIGINT",
-    requester="STRING",
-    wants="TINYINT",
-    least="BIGINT",
-    limit="BIGINT",
-    first="BIGINT",
-    last="BIGINT",
-    numbers="BINARY",
-)
-"""A row is a PIECE, FAR or a GAP.
 
-PIECE: what is wanted of ``block``. Either the span ``first`` to ``last``, with ``wants``; or ``numbers``, a u16 for
-each number, with its offset in the block and, ``OFFSET_BITS`` higher, what is wanted of it.
-FAR: a span that has not been cut yet. ``block`` is the page it lies in, null if it covers several pages.
-GAP: a span without any entry that is held. ``wants`` is the reason, ``NOT_HELD`` or ``BEYOND``.
-"""
+class Piece(NamedTuple):
+    """What is wanted of a block: the span ``first`` to ``last``, with ``wants``; or some numbers.
+
+    ``numbers`` has a u16 for each number, with its offset in the block and, ``OFFSET_BITS`` higher, what is wanted of
+    it. ``pairs`` is how many numbers the piece has.
+    """
+
+    author: bytes
+    log: int
+    requester: str
+    least: int
+    limit: int
+    block: int
+    wants: Tiny | None
+    first: int | None
+    last: int | None
+    numbers: bytes | None
+    pairs: int
+
+
+class Far(NamedTuple):
+    """A span that has not been cut yet, and the page it lies in."""
+
+    author: bytes
+    log: int
+    requester: str
+    least: int
+    limit: int
+    wants: Tiny
+    first: int
+    last: int
+    page: int
+
+
+class Wide(NamedTuple):
+    """A span that has not been cut yet and covers many pages."""
+
+    author: bytes
+    log: int
+    requester: str
+    least: int
+    limit: int
+    wants: Tiny
+    first: int
+    last: int
+
+
+class Gap(NamedTuple):
+    """A span without any entry that is held, and the reason: ``NOT_HELD`` or ``BEYOND``."""
+
+    requester: str
+    author: bytes
+    log: int
+    reason: Tiny
+    first: int
+    last: int
+
 
 _ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
 _NUMBER = np.uint64(2**63)  # XOR with it turns an unsigned number into its signed form and back
@@ -69,14 +105,15 @@ def signed(numbers: Numbers) -> pa.Array:
 
 
 class Places:
-    """Collects where the spans of one batch lie, and makes ``PIECES`` of them.
+    """Collects where the spans of one batch lie, and makes rows of them.
 
     A span is a tuple: the row of the batch it belongs to, its first and last number, and what is wanted.
     """
 
     def __init__(self) -> None:
         self._runs: list[tuple[int, int, int, int, int, int]] = []  # row, span, wants, blocks
-        self._far: list[tuple[int, int, int, int, int | None]] = []
+        self._far: list[tuple[int, int, int, int, int]] = []
+        self._wide: list[tuple[int, int, int, int]] = []
         self._gaps: list[tuple[int, int, int, int]] = []
 
     def put(self, span: tuple[int, int, int, int], runs: BlockRuns, base: int, top: int) -> None:
@@ -110,23 +147,26 @@ class Places:
         first = max(first, low << BLOCK_BITS)
         bits = BLOCK_BITS + PAGE_BITS
         if (last >> bits) - (first >> bits) >= NARROW_PAGES:
-            self._far.append((row, first, last, wants, None))
+            self._wide.append((row, first, last, wants))
             return
         for page in range(first >> bits, (last >> bits) + 1):
             self._far.append((row, max(first, page << bits), min(last, ((page + 1) << bits) - 1), wants, page))
 
-    def batches(self, source: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The ``PIECES`` of all that was noted. Author, log, requester and sizes come from the rows of ``source``."""
+    def batches(self, source: pa.RecordBatch) -> Iterator[Batch]:
+        """All that was noted. Author, log, requester and sizes come from the rows of ``source``."""
         if self._runs:
             yield from self._of_blocks(source)
         if self._far:
             row, first, last, wants, page = zip(*self._far, strict=True)
-            yield batch_of(source, FAR, np.array(row), first=u64(first), last=u64(last), wants=wants, block=page)
+            yield batch_of(Far, source, np.array(row), first=u64(first), last=u64(last), wants=wants, page=page)
+        if self._wide:
+            row, first, last, wants = zip(*self._wide, strict=True)
+            yield batch_of(Wide, source, np.array(row), first=u64(first), last=u64(last), wants=wants)
         if self._gaps:
             row, first, last, reason = zip(*self._gaps, strict=True)
-            yield batch_of(source, GAP, np.array(row), first=u64(first), last=u64(last), wants=reason)
+            yield batch_of(Gap, source, np.array(row), first=u64(first), last=u64(last), reason=reason)
 
-    def _of_blocks(self, source: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _of_blocks(self, source: pa.RecordBatch) -> Iterator[Batch]:
         row, first, last, wants, low, high = (u64(column) for column in zip(*self._runs, strict=True))
         count = (high - low + np.uint64(1)).astype(np.int64)
         part = np.cumsum(count) // _ROWS
@@ -138,12 +178,15 @@ class Places:
             run = np.repeat(np.arange(of_part.start, of_part.stop), counts)
             block = low[run] + (np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
             base = block << np.uint64(BLOCK_BITS)
+            low_end = np.maximum(first[run], base)
+            high_end = np.minimum(last[run], base + np.uint64((1 << BLOCK_BITS) - 1))
             yield batch_of(
+                Piece,
                 source,
-                PIECE,
                 row[run].astype(np.int64),
-                first=np.maximum(first[run], base),
-                last=np.minimum(last[run], base + np.uint64((1 << BLOCK_BITS) - 1)),
+                first=low_end,
+                last=high_end,
+                pairs=(high_end - low_end + np.uint64(1)).astype(np.int64),
                 wants=wants[run].astype(np.int8),
                 block=block.astype(np.int64),
             )
@@ -154,31 +197,18 @@ def u64(numbers: Sequence[int]) -> Numbers:
     return np.array(numbers, np.uint64)
 
 
-def batch_of(
-    source: pa.RecordBatch,
-    form: int,
-    row: Offsets,
-    *,
-    first: Numbers | None = None,
-    last: Numbers | None = None,
-    wants: Any = None,  # noqa: ANN401 - any sequence of numbers
-    block: Any = None,  # noqa: ANN401
-    numbers: pa.Array | None = None,
-) -> pa.RecordBatch:
-    """Rows of ``PIECES``: author, log, requester and sizes are those of the rows of ``source``."""
+def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **columns: Any) -> Batch:  # noqa: ANN401 - arrays and sequences of numbers
+    """Rows of a table: author, log, requester and sizes are those of the rows of ``source``, other columns as given."""
     import pyarrow as pa
 
-    kinds = PIECES.arrow
-    taken = {name: source.column(name).take(pa.array(row)) for name in ("author", "log", "requester", "least", "limit")}
-    own = {
-        "form": pa.array(np.full(len(row), form, np.int8)),
-        "block": None if block is None else pa.array(block, pa.int64()),
-        "wants": None if wants is None else pa.array(wants, pa.int8()),
-        "first": None if first is None else signed(first),
-        "last": None if last is None else signed(last),
-        "numbers": numbers,
-    }
-    columns = {**taken, **{name: value for name, value in own.items() if value is not None}}
-    return pa.record_batch(
-        [columns.get(name, pa.nulls(len(row), kind)) for name, kind in kinds.items()], names=list(kinds)
-    )
+    arrays = []
+    for field in schema(table):
+        if field.name in columns:
+            given = columns[field.name]
+            is_unsigned = isinstance(given, np.ndarray) and given.dtype == np.uint64
+            arrays.append(signed(given) if is_unsigned else pa.array(given, field.type))
+        elif field.name in source.schema.names:
+            arrays.append(source.column(field.name).take(pa.array(row)))
+        else:
+            arrays.append(pa.nulls(len(row), field.type))
+    return Batch(table, pa.record_batch(arrays, schema=schema(table)))

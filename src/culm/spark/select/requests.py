@@ -5,14 +5,15 @@ The parameters of a range become columns, so that the next steps can work on tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import decode
-from culm.spark.columns import Columns
+from culm.spark import columns as tables
+from culm.spark.columns import Tiny
 from culm.spark.plan.ranges import MAX_FORBIDDEN_BYTES, read_ranges
 from culm.store.schema import to_sql
 from culm.wire.places import parse_author, parse_number
@@ -24,53 +25,62 @@ if TYPE_CHECKING:
 
     from culm.ranges import Range
 
-    Row = tuple[Any, ...]
-
 METADATA, PAYLOAD, CERTIFICATE = 1, 2, 4
 """Bits: what is wanted of an entry. A certificate is metadata that is wanted only to verify other entries."""
 
 SPARSE, OPEN = 8, 16
 """Further bits of a range's ``kind``."""
 
-# A request as it was given. Columns whose type can differ have two forms, bytes and text, and one of the two is null.
-# ``range`` is the encoding of one range, ``ranges`` that of a set; the bytes themselves do not tell which.
-GIVEN = Columns(
-    requester="STRING",
-    author="BINARY",
-    author_text="STRING",
-    log_text="STRING",
-    range="BINARY",
-    ranges="BINARY",
-    ranges_text="STRING",
-)
-# A range: ``kind`` has the bits METADATA, PAYLOAD, SPARSE and OPEN, ``forbidden`` little-endian u64s.
-RANGE = Columns(
-    requester="STRING",
-    author="BINARY",
-    log="BIGINT",
-    start="BIGINT",
-    last="BIGINT",
-    kind="TINYINT",
-    least="BIGINT",
-    limit="BIGINT",
-    head="BIGINT",
-    tail="BIGINT",
-    forbidden="BINARY",
-)
-# A range, or a reject.
-ASKED = Columns(
-    **RANGE.types,
-    reason="STRING",
-    author_text="STRING",
-    log_text="STRING",
-    ranges_text="STRING",
-)
+
+class Given(NamedTuple):
+    """A request as it was given. Columns whose type can differ have two forms, bytes and text; one of the two is null.
+
+    ``range`` is the encoding of one range, ``ranges`` that of a set; the bytes themselves do not tell which.
+    """
+
+    requester: str | None
+    author: bytes | None
+    author_text: str | None
+    log_text: str | None
+    range: bytes | None
+    ranges: bytes | None
+    ranges_text: str | None
+
+
+class Asked(NamedTuple):
+    """A range that is asked for.
+
+    ``kind`` has the bits ``METADATA``, ``PAYLOAD``, ``SPARSE`` and ``OPEN``, ``forbidden`` little-endian u64s.
+    """
+
+    requester: str
+    author: bytes
+    log: int
+    start: int
+    last: int
+    kind: Tiny
+    least: int
+    limit: int
+    head: int
+    tail: int
+    forbidden: bytes | None
+
+
+class Refused(NamedTuple):
+    """A request that could not be read, as text, and why."""
+
+    requester: str | None
+    author: str | None
+    log_id: str | None
+    ranges: str | None
+    reason: str
+
 
 _WHOLE_NUMBERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def given(requests: DataFrame) -> DataFrame:
-    """The rows of a table of requests as ``GIVEN``.
+    """The rows of a table of requests as ``Given``.
 
     Its columns: ``requester STRING``; ``author BINARY``, or ``STRING`` of base62 or hex; ``log_id``, a whole number or
     ``STRING``; ``ranges BINARY`` (``RangeSet.encode()``) or ``range BINARY`` (``Range.encode()``), either also as
@@ -100,39 +110,38 @@ def given(requests: DataFrame) -> DataFrame:
     columns["author_text" if types["author"] == "string" else "author"] = sql.col("author")
     columns["ranges_text" if types[ranges] == "string" else ranges] = sql.col(ranges)
     return requests.select(
-        [columns.get(name, sql.lit(None)).cast(kind.lower()).alias(name) for name, kind in GIVEN.types.items()]
+        [columns.get(name, sql.lit(None)).cast(kind.lower()).alias(name) for name, kind in tables.types(Given).items()]
     )
 
 
-def check(rows: Iterable[Row]) -> Iterator[Row]:
-    """``GIVEN`` to ``ASKED``. Never raises: a row that cannot be read becomes a reject with the reason."""
+def check(rows: Iterable[Given]) -> Iterator[Asked | Refused]:
+    """The ranges of requests. Never raises: a row that cannot be read becomes a reject with the reason."""
     for row in rows:
         try:
-            key, log, found = _checked(row)
+            requester, key, log, found = _checked(row)
         except (ConfigError, EncodingError, ValueError) as error:
-            requester, author, author_text, log_text, one, ranges, ranges_text = row
-            value = ranges if ranges is not None else one
-            as_text = value.hex() if value is not None else ranges_text
-            whose = author.hex() if author is not None else author_text
-            yield requester, *[None] * 10, str(error), whose, log_text, as_text
+            value = row.ranges if row.ranges is not None else row.range
+            as_text = value.hex() if value is not None else row.ranges_text
+            whose = row.author.hex() if row.author is not None else row.author_text
+            yield Refused(row.requester, whose, row.log_text, as_text, str(error))
             continue
         for item in found:
             if not item.is_empty:
-                yield row[0], key, log, *_fields(item), None, None, None, None
+                yield _asked(requester, key, log, item)
 
 
-def _checked(row: Row) -> tuple[bytes, int, list[Range]]:
-    requester, author, author_text, log_text, one, ranges, ranges_text = row
-    if requester is None:
+def _checked(row: Given) -> tuple[str, bytes, int, list[Range]]:
+    if row.requester is None:
         raise ValueError("a row without a requester")
-    if author is None and author_text is None:
+    if row.author is None and row.author_text is None:
         raise ValueError("a row without an author")
-    if log_text is None:
+    if row.log_text is None:
         raise ValueError("a row without a log id")
-    key = author if author is not None else parse_author(author_text)
+    key = row.author if row.author is not None else parse_author(row.author_text or "")
     if len(key) != AUTHOR_BYTES:
         raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(key)}")
-    return key, to_sql(parse_number(log_text, "log id")), _read(one, ranges, ranges_text)
+    ranges = _read(row.range, row.ranges, row.ranges_text)
+    return row.requester, key, to_sql(parse_number(row.log_text, "log id")), ranges
 
 
 def _read(one: bytes | None, ranges: bytes | None, text: str | None) -> list[Range]:
@@ -144,8 +153,17 @@ def _read(one: bytes | None, ranges: bytes | None, text: str | None) -> list[Ran
     return read_ranges(value)
 
 
-def _fields(item: Range) -> Row:
-    kind = METADATA * item.metadata | PAYLOAD * item.payloads | SPARSE * item.sparse | OPEN * item.is_open
-    numbers = (item.least_size, item.size_limit, item.head_max, item.tail_min)
-    forbidden = np.array(item.forbidden, "<u8").tobytes() if item.forbidden else None
-    return to_sql(item.start), to_sql(item.last), kind, *map(to_sql, numbers), forbidden
+def _asked(requester: str, author: bytes, log: int, item: Range) -> Asked:
+    return Asked(
+        requester,
+        author,
+        log,
+        start=to_sql(item.start),
+        last=to_sql(item.last),
+        kind=METADATA * item.metadata | PAYLOAD * item.payloads | SPARSE * item.sparse | OPEN * item.is_open,
+        least=to_sql(item.least_size),
+        limit=to_sql(item.size_limit),
+        head=to_sql(item.head_max),
+        tail=to_sql(item.tail_min),
+        forbidden=np.array(item.forbidden, "<u8").tobytes() if item.forbidden else None,
+    )

@@ -10,11 +10,13 @@ once, and gives the same verdicts::
     verdicts = spark.verify(entries)
 
 ``run`` does all of it, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
-``culm.spark.verify`` explains how. Everything else has modules of its own: ``forks`` and ``forks_job``, ``select``,
-``fingerprint``, ``reconcile``, ``plan``, ``simulate``, ``report``. A command runs a module named ``job`` or ``*_job``.
+``register`` makes functions for SQL. ``culm.spark.verify`` explains how entries are verified. Everything else has modules
+of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``, ``plan``, ``simulate``, ``report``. A
+command runs a module named ``job`` or ``*_job``.
 Importing this package loads neither Spark nor Arrow, so that ``culm`` starts without them.
 """
 
+from culm.spark.functions import register
 from culm.spark.job import run
 from culm.spark.reading import read, read_entries
 from culm.spark.session import session
@@ -22,4 +24,4 @@ from culm.spark.state import State
 from culm.spark.summary import Summary
 from culm.spark.verify import rejects, verify
 
-__all__ = ["State", "Summary", "read", "read_entries", "rejects", "run", "session", "verify"]
+__all__ = ["State", "Summary", "read", "read_entries", "register", "rejects", "run", "session", "verify"]

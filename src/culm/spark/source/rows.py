@@ -11,6 +11,7 @@ from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.spark.arrays import decimals, fixed_binary, hashes
 from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded, why_not
 from culm.spark.source.entries import ENTRIES
+from culm.spark.wanted import EVERYTHING, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from culm.spark.fields import Flags, Offsets
     from culm.spark.scan import Found
     from culm.spark.source.options import Options
-    from culm.spark.wanted import Wanted
 
     _Column = Callable[[Fields, Sequence[Found], Wanted], pa.Array]
 
@@ -83,6 +83,22 @@ _COLUMNS: dict[str, _Column] = {
     "payload": _payload,
     **{name: _given(name) for name in ("source", "offset", "encoded", "payload_state", "payload_frame", "reason")},
 }
+
+
+DECODED = {
+    name: ENTRIES.types[name]
+    for name in ("author", "log_id", "seqnum", "tag", "lipmaalink", "backlink", "size", "payload_hash", "sig")
+}
+"""The fields of an entry, as SQL types."""
+
+
+def decoded(records: Sequence[bytes | None]) -> pa.Array:
+    """Entries as structs of their fields (``DECODED``); null where the bytes are not an entry."""
+    import pyarrow as pa
+
+    fields = _fields([record or b"" for record in records])
+    columns = [_COLUMNS[name](fields, (), EVERYTHING) for name in DECODED]
+    return pa.StructArray.from_arrays(columns, names=list(DECODED), mask=pa.array(~fields.good))
 
 
 def _judged(row: Found, *, good: bool) -> Found:

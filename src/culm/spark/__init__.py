@@ -10,9 +10,9 @@ once, and gives the same verdicts::
     verdicts = spark.verify(entries)
 
 ``run`` does all of it, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
-``register`` makes functions for SQL. ``culm.spark.verify`` explains how entries are verified. Everything else has modules
-of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``, ``plan``, ``simulate``, ``report``. A
-command runs a module named ``job`` or ``*_job``.
+``register`` makes functions for SQL. ``culm.spark.verify`` explains how entries are verified. Everything else has
+modules of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``, ``plan``, ``simulate``,
+``report``. A command runs a module named ``job`` or ``*_job``.
 Importing this package loads neither Spark nor Arrow, so that ``culm`` starts without them.
 """
 

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 def register(spark: SparkSession) -> None:
     """Make the functions known to a session's SQL. They are gone when the session ends."""
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    import pyarrow as pa
+    from pyspark.sql.pandas.functions import arrow_udf
 
     from culm.spark.source.rows import DECODED
 
@@ -47,7 +48,10 @@ def register(spark: SparkSession) -> None:
         "culm_in_range": (_in_range, "BOOLEAN"),
     }
     for name, (function, kind) in kinds.items():
-        spark.udf.register(name, arrow_udf(function, kind, ArrowUDFType.SCALAR))
+        # Spark looks at the hints to see that these are functions of arrays; here they are only names, as Arrow is not
+        # loaded before it is needed.
+        function.__annotations__.update(dict.fromkeys(function.__annotations__, pa.Array))
+        spark.udf.register(name, arrow_udf(function, kind))
 
 
 def _decode(encoded: pa.Array) -> pa.Array:

@@ -51,7 +51,8 @@ def register(spark: SparkSession) -> None:
         # Spark looks at the hints to see that these are functions of arrays; here they are only names, as Arrow is not
         # loaded before it is needed.
         function.__annotations__.update(dict.fromkeys(function.__annotations__, pa.Array))
-        spark.udf.register(name, arrow_udf(function, kind))
+        made: Any = arrow_udf  # its types know functions of one or two kinds only
+        spark.udf.register(name, made(function, kind))
 
 
 def _decode(encoded: pa.Array) -> pa.Array:

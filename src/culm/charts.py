@@ -257,7 +257,7 @@ _STYLE = (
 
 
 def _scale(axis: Axis, values: Sequence[float], *, is_log: bool) -> None:
-    """Ticks for people: at round numbers, or at powers of ten, of which the first and the last end the axis."""
+    """Ticks for people: at round numbers, or at powers of ten; the first and the last end the axis."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
     if is_log:

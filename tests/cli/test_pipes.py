@@ -89,7 +89,7 @@ def test_logs_of_a_clump_over_pipes(culm: Culm) -> None:
     assert "culm serve --clump NAME" in asked.err
 
     offered = culm("sync", f"{far} {bob.home} serve --stdio")
-    assert "not offered to the peer: 1 log of this store, shared in other clumps only" in offered.err
+    assert "not offered: 1 log shared in a clump only; sync with --clump NAME, or see culm share" in offered.err
 
     served = bob("sync", f"{far} {culm.home} serve --stdio --clump family", f"{author}/1")
     assert (served.out.split(" (")[0], served.err) == ("received 1 entry", "")

@@ -249,11 +249,10 @@ def _sync(arguments: argparse.Namespace) -> int:
 
 def _print_hints(summary: SyncSummary, *, has_clump: bool, fetches: bool) -> None:
     """Say why logs may not have gone to the peer, or not have come: without this it looks as if there were none."""
-    if summary.withheld and not (has_clump and summary.entries_sent + summary.entries_received):
+    if summary.withheld and not has_clump:
         note(
-            f"not offered to the peer: {counted(summary.withheld, 'log')} of this store, shared in other clumps only;"
-            " sync with --clump NAME, or share them, too: culm share AUTHOR/LOG --clump NAME (or --everywhere);"
-            " culm logs lists the clumps"
+            f"not offered: {counted(summary.withheld, 'log')} shared in a clump only; sync with --clump NAME,"
+            " or see culm share"
         )
     if summary.not_received and fetches:
         note(

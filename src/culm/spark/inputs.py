@@ -106,7 +106,7 @@ class Piece:
     FILE        the bytes from ``low`` to before ``high``, where records begin; 0 for the file's end
     ENTRIES     row ids of entries
     FORKS       row ids of fork proofs; of logs, if there are ``numbers``
-    LOGS        row ids of logs, of which the entries with ``numbers`` (first and last) are wanted
+    LOGS        row ids of logs; the entries with ``numbers`` (first and last) are wanted
     TABLE       row groups
     REJECT      nothing: only the ``reason`` counts
     ==========  =====================================================================================
@@ -141,7 +141,7 @@ def plan(
     """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 
     ``settings`` are Hadoop's, for other machines; they win over those of the session and of the environment. Of stores
-    only the entries that are ``wanted`` are planned; whoever reads the pieces of others has to choose.
+    only the entries that are ``wanted`` are planned; a reader of other pieces has to choose.
 
     ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder in
     which nothing can be read, and for an SQLite file that is not a store. A damaged export file is no error: the
@@ -156,7 +156,7 @@ def plan(
 
 
 def _pieces(place: Location, pool: ThreadPoolExecutor, wanted: Wanted) -> Iterator[Piece]:
-    """The pieces of all files of one input; ``ConfigError`` if it is a folder or glob of which nothing can be read."""
+    """The pieces of all files of one input; ``ConfigError`` if nothing can be read of a folder or glob."""
     files = list(place.listed())
     stores = {file.location.uri for file in files}
     some = [file for file in files if not _is_beside(file.location.uri, stores)]

@@ -94,7 +94,7 @@ class HoldingArea:
 
 
 class LogView:
-    """One log while entries are added to it, inside a writing transaction. ``is_new``: nothing of it was held before.
+    """One log while entries are added to it, inside a writing transaction. ``is_new``: it had no entries before.
 
     A log without an entry gets no row, so that entries which are refused leave nothing behind.
     """

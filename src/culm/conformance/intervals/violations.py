@@ -1,4 +1,4 @@
-"""Violations, each of which has to end the connection.
+"""Violations: each has to end the connection.
 
 Specification: docs/specs/intervals.md; the sections that checks name without a page are those of the document.
 """

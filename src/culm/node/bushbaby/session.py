@@ -429,7 +429,7 @@ class BushbabySession(Session[bushbaby.Event]):
             try:
                 for entry in item:
                     await self._write_entry(writer, entry)
-            except NotHeld:  # The owner deleted this payload a moment ago. Nothing of the message has left yet.
+            except NotHeld:  # The owner deleted this payload a moment ago; the message has not left yet.
                 if others := message[:at] + message[at + 1 :]:
                     await self._send_message(others)
                 return

@@ -204,7 +204,7 @@ class EntryKind(NamedTuple):
 
 
 class FoundKind(NamedTuple):
-    """Entries of which one magnitude of copies was found."""
+    """Entries with one magnitude of copies."""
 
     found: int
     entries: int

@@ -52,7 +52,7 @@ class Queries:
         return self._engine.rows(table, of, most, *order)
 
     def _kinds(self, table: Table, of: type[Row], *keys: str) -> list[Row]:
-        """The combinations of keys, of which there are few, with the sums of all other columns."""
+        """The combinations of keys, which are few, with the sums of all other columns."""
         return self._first(self._engine.group(table, Columns.of(of), *keys), of, _MOST_KINDS)
 
     def troubled(self, most: int) -> list[numbers.LogNumbers]:

@@ -146,7 +146,7 @@ def proofs(rows: pa.Table) -> pa.Table:
 
 
 class Runs(NamedTuple):
-    """Stretches that neither overlap nor touch, in ascending order: of which log (a position), from where to where."""
+    """Stretches that neither overlap nor touch, ascending: the log (a position), the first number, the last."""
 
     log: Longs
     low: Numbers

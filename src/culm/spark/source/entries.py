@@ -1,4 +1,4 @@
-"""The columns of ``format("culm")``, with what Spark tells of them to those who ask a catalog."""
+"""The columns of ``format("culm")``, with the comments that a catalog shows."""
 
 from __future__ import annotations
 

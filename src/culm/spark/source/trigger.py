@@ -1,4 +1,4 @@
-"""The mark of streams that can end at what is there when they start. PySpark 4.1 has no such mark."""
+"""The mark of streams that can end with the entries that are held when they start. PySpark 4.1 has no such mark."""
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileInfo, FileSystem
 
-_BUFFER = 4 * 1024 * 1024  # Bytes that one request asks of another machine; small requests take as long as large ones.
+_BUFFER = 4 * 1024 * 1024  # Bytes that one request asks of another machine; small requests take no less time.
 _GLOB = re.compile(r"[*?\[{]")
 
 
@@ -120,7 +120,7 @@ class Location:
                 yield Listed(self._other(path, one), size, named=False)
 
     def _other(self, own: str, path: str) -> Location:
-        """The location of another path of the same file system, of which this one has the path ``own``."""
+        """The location of another path of the same file system; ``own`` is the path of this location."""
         own = own.rstrip("/")
         _, found, rest = self.uri.rpartition("://")
         below = rest[rest.find("/") :] if found and "/" in rest else "" if found else rest

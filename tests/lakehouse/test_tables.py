@@ -53,3 +53,14 @@ def test_two_days_in_a_table(spark: SparkSession, kind: str, warehouse: Path, da
     assert both == rows(page["whole"])
     exec(before.replace("2026-11-23 22:00:00", evening), page)
     assert monday == rows(page["before"].toArrow())
+
+
+def test_merging_makes_a_table(spark: SparkSession, kind: str, warehouse: Path, days: Path) -> None:
+    """A merge into a table that is missing makes it, so that a first day needs no case of its own."""
+    table = {"delta": f"delta.`{warehouse}/merged`", "iceberg": "lake.trusted.merged"}[kind]
+    assert not lakehouse.exists(spark, table)
+    lakehouse.merge(spark.read.parquet(str(days / "monday" / "verdicts")), table, kind)
+    assert lakehouse.exists(spark, table)
+    assert rows(parquet.read_table(days / "monday" / "verdicts")) == rows(
+        spark.table(lakehouse.quoted(table)).toArrow()
+    )

@@ -48,6 +48,9 @@ _HINTS = {
 }
 
 
+_MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND")
+
+
 def write(verdicts: DataFrame, table: str, table_format: str = "delta", mode: str = "error") -> None:
     """Write verdicts as a table ``CATALOG.DB.NAME`` (or ``DB.NAME``, or Delta's ``delta.`/FOLDER```).
 
@@ -83,8 +86,18 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
 
 def exists(spark: SparkSession, table: str) -> bool:
     """Whether there is a table of that name. ``ConfigError`` if the name is none, or its catalog is not there."""
+    from pyspark.errors import AnalysisException
+
+    name = quoted(table)
     with _explained(table):
-        return bool(spark.catalog.tableExists(quoted(table)))
+        try:
+            # Not catalog.tableExists, because that says yes to any folder named as a Delta table.
+            spark.table(name).schema  # noqa: B018 - a plan without its schema is not looked up yet
+        except AnalysisException as error:
+            if error.getCondition() in _MISSING:
+                return False
+            raise
+    return True
 
 
 def quoted(table: str) -> str:

@@ -77,6 +77,7 @@ TESTED_IN = {
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/test_cluster": "cli.spark.verify",
     "spark/test_engine": "spark.here spark.onspark",
+    "spark/test_inputs": "spark.entrytables",
     "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.shell spark.summary"
     " spark.verdicts spark.watching",
     "spark/test_output": "spark.folders",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, CulmError, StoreError
 from culm.spark.borders import borders
+from culm.spark.entrytables import check_columns
 from culm.spark.storage import Location, Settings, local_copy, located
 from culm.spark.wanted import EVERYTHING, Wanted
 from culm.store.opening import open_database
@@ -29,8 +30,6 @@ from culm.store.schema import from_sql, to_sql
 
 if TYPE_CHECKING:
     import sqlite3
-
-    import pyarrow as pa
 
     from culm.spark.storage.location import Listed
     from culm.store.database import Database
@@ -68,23 +67,6 @@ _ROW_BYTES = 400
 
 # Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
 _SPLIT_BYTES = 32 * 1024 * 1024
-
-
-# The columns of a table that are read, and what each has to hold. A table made by somebody else may hold anything.
-_COLUMNS = {
-    "source": "text",
-    "offset": "whole numbers",
-    "encoded": "bytes",
-    "payload_state": "text",
-    "payload_frame": "bytes",
-    "reason": "text",
-}
-_TEXT = {"string", "large_string", "string_view"}
-_ARROW_TYPES = {
-    "text": _TEXT,
-    "bytes": {"binary", "large_binary", "binary_view", "fixed_size_binary", *_TEXT},
-    "whole numbers": {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"},  # what fits into a BIGINT
-}
 
 
 class Part(Enum):
@@ -224,25 +206,10 @@ def _table_pieces(location: Location) -> Iterator[Piece]:
     except (OSError, ArrowException) as error:
         raise ConfigError(f"{location}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
     with file:
-        schema = file.schema_arrow
-        if "encoded" not in schema.names:
-            raise ConfigError(f"{location}: a table of entries needs a binary column 'encoded'")
-        for name in _COLUMNS.keys() & set(schema.names):
-            if not _holds(schema.field(name).type, _COLUMNS[name]):
-                raise ConfigError(
-                    f"{location}: the column '{name}' holds {schema.field(name).type}; in a table of entries it holds"
-                    f" {_COLUMNS[name]}"
-                )
+        check_columns(location, file.schema_arrow)
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).total_byte_size
             yield Piece(location.uri, Part.TABLE, group, group, size, settings=location.settings)
-
-
-def _holds(found: pa.DataType, expected: str) -> bool:
-    """Whether each value of an Arrow type can be read as what is expected."""
-    # Columns of few different values are written as dictionaries, by pandas for instance.
-    kind = str(getattr(found, "value_type", found)) if str(found).startswith("dictionary") else str(found)
-    return kind == "null" or kind.partition("[")[0] in _ARROW_TYPES[expected]
 
 
 def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:

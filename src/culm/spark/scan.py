@@ -1,7 +1,7 @@
 """Reading one piece of an input, in a worker. Entries come out as rows; of a payload only its state does.
 
-Payloads are hashed where they lie, part by part, so that a row stays small however large its payload is. Where a file
-or a store turns out to be damaged, the rows before the damage stand, and a reject tells what could not be read.
+Payloads are hashed where they lie, so that a row stays small however large its payload is. Where a file or a store is
+damaged, the rows before the damage stand, and a reject tells what could not be read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from culm.store.database import Database
 
 _NUMBER = Column("a number", frozenset({int}))
 _ANY_STATE = Column("the state of a payload", frozenset({int}))  # one that does not exist is judged as absent
-# Rows of a store that are read in one snapshot. A node may write to the store meanwhile, and while a snapshot is open
-# SQLite cannot shorten its write-ahead log; so snapshots are short.
+# Rows of a store in one snapshot: few, because SQLite cannot shorten its write-ahead log while a snapshot is open.
 _PAGE = 500
 
 
@@ -49,15 +48,15 @@ class Found(NamedTuple):
 
 
 def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[Found]:
-    """The rows of one piece. Of a file all entries come, even those that are not wanted; their payloads do not.
+    """The rows of one piece that are wanted; of fork proofs all. Damage is a reject.
 
-    ``CulmError`` if the file or store cannot be opened. Damage within it is a reject.
+    ``CulmError`` if the file or store cannot be opened.
     """
     if piece.part is Part.REJECT:
         return iter([Found(piece.path, 0, reason=piece.reason)])
-    if piece.part is Part.FILE:
-        return _scan_file(piece, wanted)
-    return _scan_forks(piece) if piece.part is Part.FORKS else _scan_entries(piece, wanted)
+    if piece.part is Part.FORKS:
+        return _scan_forks(piece)
+    return _scan_file(piece, wanted) if piece.part is Part.FILE else _scan_entries(piece, wanted)
 
 
 # -- export files ------------------------------------------------------------------------------------------------
@@ -191,14 +190,12 @@ def _row_with_payload(path: str, record: EntryRecord, wanted: Wanted) -> Iterato
 
 
 # Pages begin behind the last row of the page before. ``after`` is its place in the order of the query.
-_BY_ROW = (
-    "SELECT id, CAST(encoded AS BLOB), payload_state, id FROM entries"
-    " WHERE id > :id AND id <= :high ORDER BY id LIMIT :page"
-)
+_COLUMNS = "SELECT entries.id, CAST(encoded AS BLOB), payload_state"
+_BY_ROW = f"{_COLUMNS}, id FROM entries WHERE id > :id AND id <= :high ORDER BY id LIMIT :page"
 # The outer loop goes through logs and the inner one through an index of their entries, so no other row is looked at.
 _BY_LOG = (
-    "SELECT entries.id, CAST(encoded AS BLOB), payload_state, log, seq, variant FROM logs CROSS JOIN entries"
-    " ON entries.log = logs.id WHERE logs.id BETWEEN :log AND :high AND seq {numbers}"
+    f"{_COLUMNS}, log, seq, variant FROM logs CROSS JOIN entries ON entries.log = logs.id"
+    " WHERE logs.id BETWEEN :log AND :high AND seq {numbers}"
     " AND seq >= CASE WHEN log = :log THEN max(:seq, :first) ELSE :first END AND seq <= :last"
     " AND (log, seq, variant) > (:log, :seq, :variant) ORDER BY logs.id, seq, variant LIMIT :page"
 )
@@ -231,8 +228,7 @@ def _entry_page(
     """The next rows of a piece, and the place of the last one."""
     with database.snapshot() as connection:
         if piece.numbers is None:
-            values = {"id": after[0], "high": piece.high, "page": _PAGE}
-            cursor = connection.execute(_BY_ROW, values)
+            cursor = connection.execute(_BY_ROW, {"id": after[0], "high": piece.high, "page": _PAGE})
         else:
             chosen = wanted.span.numbers(wanted.span.last) if wanted.span.sparse else ()
             numbers = f"IN ({','.join(str(to_sql(number)) for number in chosen)})" if wanted.span.sparse else "NOT NULL"

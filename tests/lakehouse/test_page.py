@@ -15,7 +15,7 @@ REQUIREMENTS = Path(__file__).parents[2] / "requirements"
 
 def test_every_block_is_run_by_make_lakehouse() -> None:
     """Each block says why it is not run here, and is Python or settings; ``test_tables`` runs what has these words."""
-    assert {block.kind for block in all_blocks()} == {"properties", "python"}
+    assert {block.kind for block in all_blocks()} == {"properties", "python", "sh"}
     assert {block.what for block in all_blocks()} == set(NEEDS.values())
 
 

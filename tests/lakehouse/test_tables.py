@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
+import shlex
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyarrow import parquet
 
-from culm.spark import lakehouse
+from culm.cli import main
+from culm.spark import lakehouse, shell
 from tests.lakehouse.page import on_the_page
 
 if TYPE_CHECKING:
@@ -64,3 +67,40 @@ def test_merging_makes_a_table(spark: SparkSession, kind: str, warehouse: Path, 
     assert rows(parquet.read_table(days / "monday" / "verdicts")) == rows(
         spark.table(lakehouse.quoted(table)).toArrow()
     )
+
+
+def test_the_command_keeps_a_table_up_to_date(
+    spark: SparkSession,
+    kind: str,
+    warehouse: Path,
+    days: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Runs with a state merge into the table, also what a run found that left the table out; others do not touch it."""
+    monkeypatch.setattr(shell, "is_running", lambda: False)  # verify without Spark, as the command would here
+    table = {"delta": f"delta.`{warehouse}/daily`", "iceberg": "lake.trusted.daily"}[kind]
+    into = ["--table", table, "--output-format", kind]
+
+    def verified(number: int, *options: str) -> int:
+        output = tmp_path / secrets.token_hex(4)
+        return main(["spark", "verify", "--input", str(days / str(number)), "--output", str(output), *options])
+
+    def found() -> Rows:
+        return rows(spark.table(lakehouse.quoted(table)).toArrow())
+
+    state = ["--state", str(tmp_path / "state")]
+    (command,) = on_the_page("sh", "iceberg")
+    here = {"entries": str(days / "1"), "monday": str(tmp_path / "monday"), "state": state[1]}
+    words = {**here, "lake.trusted.daily": table, "iceberg": kind}
+    assert 1 == main([words.get(word, word) for word in shlex.split(command)[1:]])  # there are forks in it
+    assert found() == rows(parquet.read_table(days / "monday" / "verdicts"))
+    assert 1 == verified(2, *state)
+    assert 1 == verified(1, *into, *state)  # nothing new
+    assert found() == rows(parquet.read_table(days / "both" / "verdicts"))
+
+    capsys.readouterr()
+    assert 2 == verified(1, *into)
+    assert "is there already; --overwrite replaces its rows, --state merges into it" in capsys.readouterr().err
+    assert found() == rows(parquet.read_table(days / "both" / "verdicts"))

@@ -6,11 +6,15 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow import parquet
 
 from culm.errors import ConfigError
-from culm.spark import lakehouse
+from culm.spark import lakehouse, run
+from culm.testing import build_log
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -83,3 +87,33 @@ def test_arguments(verdicts: DataFrame, name: str) -> None:
         lakehouse.write(verdicts, name, "parquet", "ignore")
     with pytest.raises(ConfigError, match="there is no seqnum"):
         lakehouse.merge(verdicts.drop("seqnum"), name)
+
+
+def test_what_a_run_is_asked_for(tmp_path: Path) -> None:
+    """Wrong names, formats without a table, and merging into Parquet are refused before anything is read or started."""
+    output, state = tmp_path / "output", tmp_path / "state"
+    with pytest.raises(ConfigError, match="is not the name of a table"):
+        run([], output, table="a..b")
+    with pytest.raises(ConfigError, match="name the table, too"):
+        run([], output, table_format="delta")
+    with pytest.raises(ConfigError, match="one of parquet, delta, iceberg, not 'csv'"):
+        run([], output, table="a.b", table_format="csv")
+    with pytest.raises(ConfigError, match="a run with a state merges, and Parquet has no MERGE"):
+        run([], output, table="a.b", state=state)
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_run_writes_a_table(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    """The table has the rows of the folder; a second run needs to be told that it may replace them."""
+    log = build_log(3)
+    (tmp_path / "log").write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
+    run([str(tmp_path / "log")], tmp_path / "first", table=name)
+    expected = parquet.read_table(tmp_path / "first" / "verdicts").sort_by("seqnum").to_pylist()
+    assert 3 == len(expected)
+    assert expected == spark.table(name).orderBy("seqnum").toArrow().to_pylist()
+    with pytest.raises(ConfigError, match="is there already; --overwrite replaces its rows"):
+        run([str(tmp_path / "log")], tmp_path / "second", table=name)
+    assert not (tmp_path / "second").exists()
+    run([str(tmp_path / "log")], tmp_path / "first", table=name, overwrite=True)
+    assert 3 == spark.table(name).count()
+    spark.sql(f"DROP TABLE {name}")

@@ -29,7 +29,9 @@ from culm.spark.forks import Fork, forks
 from culm.spark.gather import PackRow, Reject, gather
 from culm.spark.incremental import Increment
 from culm.spark.inputs import plan
-from culm.spark.shell import is_small, job, size_of
+from culm.spark.lakehouse import Target
+from culm.spark.output import place_of
+from culm.spark.shell import SETTINGS, is_small, job, size_of
 from culm.spark.state import State, held
 from culm.spark.summary import Summary
 from culm.spark.verify import Verification, chosen
@@ -47,6 +49,8 @@ def run(
     signatures: str = "all",
     state: Path | None = None,
     with_forks: bool = False,
+    table: str | None = None,
+    table_format: str = "parquet",
     progress: Callable[[str], None] | None = None,
 ) -> Summary:
     """Verify stores, export files and tables of entries, and write the folder ``output``: all of it, or none.
@@ -55,12 +59,14 @@ def run(
     left running. Without either, inputs up to 32 MiB are verified without Spark (``culm.spark.here``), larger ones on
     ``local[*]``. ``overwrite`` allows to replace earlier results at ``output``. ``signatures`` is ``all`` or ``heads``
     (``culm.spark.segment``). ``state`` is the folder of a state, made if it is not there; None verifies the inputs
-    alone. ``with_forks`` writes the proofs of forks, too. ``progress`` is called with one line for each stage.
+    alone. ``with_forks`` writes the proofs of forks, too. ``table`` also gets the verdicts, in ``table_format``
+    (``culm.spark.lakehouse``); this takes Spark. ``progress`` is called with one line for each stage.
 
     ``ConfigError`` or ``StoreError``, before Spark is started, if an input cannot be read, the state does not fit or
     the output cannot be written. ``ConfigError`` if Spark, Java or the master is missing. ``CulmError`` if Spark fails.
     After any error the state is as it was.
     """
+    target = Target.of(table, table_format, overwrite=overwrite, merges=state is not None)
     splits, ways = plan(inputs), chosen(signatures)
     with ExitStack() as stack:
         mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
@@ -70,6 +76,10 @@ def run(
         if state is not None:
             stack.enter_context(held(state.absolute()))
             known = State.open(state.absolute(), ways)
+        spark = None
+        if target is not None:
+            spark = stack.enter_context(run.spark(master or "local[*]", SETTINGS))
+            target.check(spark, known)
         with run.engine(master, small=is_small(splits)) as engine:
             size = size_of(splits)
             verification = (
@@ -90,6 +100,10 @@ def run(
             if with_forks:
                 run.say("writing the proofs of forks")
                 forks(*verification.forked(), at={Fork: run.folder / "forks"})
+        if target is not None and spark is not None:
+            run.say(f"writing the table {target.table}")
+            verdicts = spark.read.parquet(place_of(run.folder / "verdicts"))
+            target.put(verdicts, known, counts)
         summary = run.done(Summary.of(counts, signatures))
     if known is not None:
         known.commit(counts)

@@ -15,9 +15,11 @@ The session brings the format: its jars (``spark.jars``), its extensions and its
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from culm.errors import ConfigError
 
@@ -26,11 +28,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from culm.spark.state import State
+
 FORMATS = ("parquet", "delta", "iceberg")
 MODES = ("error", "overwrite", "append")
 
 KEY = ("author", "log_id", "seqnum", "entry_hash")
 """The columns by which two rows are of the same entry."""
+
+_MARK = "culm.state"  # the table's property with the mark of the state whose verdicts it has (``_mark``)
 
 # A part of a table's name: any text in backquotes (a backquote in it is doubled), or what needs none.
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
@@ -82,6 +88,63 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
             " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
             changes=changes,
         ).collect()
+
+
+class Target(NamedTuple):
+    """The table that a run writes besides its folder. A run with a state merges; others need ``overwrite``."""
+
+    table: str
+    table_format: str
+    overwrite: bool
+
+    @classmethod
+    def of(cls, table: str | None, table_format: str, *, overwrite: bool, merges: bool) -> Target | None:
+        """The table that a run is asked for, if any. ``ConfigError`` for what no session could write."""
+        if table_format not in FORMATS:
+            raise ConfigError(f"the format of a table must be one of {', '.join(FORMATS)}, not {table_format!r}")
+        if table is None:
+            if table_format == "parquet":
+                return None
+            raise ConfigError(f"{table_format} is the format of a table; name the table, too")
+        quoted(table)
+        if merges and table_format == "parquet":
+            raise ConfigError(f"{table}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
+        return cls(table, table_format, overwrite)
+
+    def check(self, spark: SparkSession, known: State | None) -> None:
+        """Raise ``ConfigError`` if rows of the table would have to be replaced, before a run works for an hour."""
+        if known is None and not self.overwrite and exists(spark, self.table):
+            raise ConfigError(f"{self.table}: is there already; --overwrite replaces its rows, --state merges into it")
+
+    def put(self, verdicts: DataFrame, known: State | None, totals: dict[str, int]) -> None:
+        """Write the verdicts of a run, or merge them if the run has a state.
+
+        ``known`` is the state before the run is committed, ``totals`` are its counts after it. A table that has not
+        all of the state's verdicts, because a run went by without it, first gets all of them.
+        """
+        if known is None:
+            write(verdicts, self.table, self.table_format, "overwrite" if self.overwrite else "error")
+            return
+        spark = verdicts.sparkSession
+        if known.generations and _mark_of(spark, self.table) != _mark(known, known.generations, known.totals):
+            merge(known.verdicts(spark), self.table, self.table_format)
+        merge(verdicts, self.table, self.table_format)
+        mark = _mark(known, [*known.generations, known.next_number], totals)
+        spark.sql(f"ALTER TABLE {quoted(self.table)} SET TBLPROPERTIES ('{_MARK}' = '{mark}')")
+
+
+def _mark(state: State, generations: list[int], totals: dict[str, int]) -> str:
+    """What tells a state from others and from itself at other times. A wrong match would leave verdicts out."""
+    facts = [str(state.folder), state.signatures, generations, sorted(totals.items())]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _mark_of(spark: SparkSession, table: str) -> str | None:
+    """The mark of a table; None if it has none, or is not there."""
+    if not exists(spark, table):
+        return None
+    found = spark.sql(f"SHOW TBLPROPERTIES {quoted(table)}").collect()
+    return next((row.value for row in found if row.key == _MARK), None)
 
 
 def exists(spark: SparkSession, table: str) -> bool:

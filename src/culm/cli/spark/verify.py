@@ -32,6 +32,17 @@ def register(commands: Commands) -> None:
         help="verify only what is new since the last run with this state folder",
     )
     verify.add_argument("--forks", action="store_true", help="also write the proofs of forks")
+    verify.add_argument(
+        "--table",
+        metavar="CATALOG.DB.NAME",
+        help="also write the verdicts to this table; with --state, merge them into it (needs Spark)",
+    )
+    verify.add_argument(
+        "--output-format",
+        choices=("parquet", "delta", "iceberg"),
+        default="parquet",
+        help="the format of the --table (default: parquet, which has no merging)",
+    )
     forks = commands.add("spark forks", _forks)
     forks.add_argument("inputs", metavar="INPUT", nargs="+", help=_INPUTS)
     add_place(forks, without_spark="small inputs need no Spark")
@@ -59,7 +70,14 @@ def register(commands: Commands) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     from culm.spark.job import run  # noqa: PLC0415 - Spark is an extra
 
-    summary = run(arguments.input, state=arguments.state, with_forks=arguments.forks, **job_options(arguments))
+    summary = run(
+        arguments.input,
+        state=arguments.state,
+        with_forks=arguments.forks,
+        table=arguments.table,
+        table_format=arguments.output_format,
+        **job_options(arguments),
+    )
     print_result(arguments, summary.as_dict(), summary.table())
     return 1 if summary.invalid or summary.forks or summary.rejects or summary.payload_mismatches else 0
 

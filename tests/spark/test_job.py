@@ -191,7 +191,7 @@ def test_the_summary_as_a_table() -> None:
         "rejects              0",
     ] == summary.table().splitlines()
     some = replace(summary, uncertified=7).table().splitlines()
-    assert "    not certified        7" in some
+    assert "    not certified       7" in some
     assert some[-1].startswith("not certified: each of these entries has a path to entry 1")
 
 

@@ -1,7 +1,7 @@
 """The costly work on entries, a batch at a time: hashing them and checking their signatures.
 
-Nine tenths of the time of a verification go here. So it is behind two functions of one shape, which know nothing of the
-rest: bytes with many entries in them and where each begins and ends, to a column with a value for each. Taking entries
+Nine tenths of the time of a verification go here. So it is behind two functions of one shape, which see nothing
+else: bytes with many entries in them and where each begins and ends, to a column with a value for each. Taking entries
 apart has the same shape (``culm.spark.fields.Fields.decode``). A quicker implementation replaces nothing but these.
 """
 

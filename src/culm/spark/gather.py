@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PackRow(NamedTuple):
-    """A pack: which block of which log it is of, its lowest and highest number, its bytes or a slip for them.
+    """A pack: its log and block, its lowest and highest number, its bytes or a slip for them.
 
     ``log``, ``low`` and ``high`` are signed longs (``to_sql``).
     """

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from culm.errors import ConfigError, CulmError, StoreError
 from culm.spark.borders import borders
 from culm.spark.entrytables import check_columns
+from culm.spark.failures import check_installed
 from culm.spark.storage import Location, Settings, local_copy, located
 from culm.spark.wanted import EVERYTHING, Wanted
 from culm.store.opening import open_database
@@ -129,6 +130,7 @@ def plan(
     which nothing can be read, and for an SQLite file that is not a store. A damaged export file is no error: the
     entries before the damage are read, and a reject tells of the rest.
     """
+    check_installed()
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")

@@ -122,7 +122,7 @@ def _runs(numbers: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def merged(rows: Iterable[Gap]) -> Iterator[Missing]:
-    """Gaps, sorted by requester, log, reason and first number, as runs of which no two touch."""
+    """Gaps, sorted by requester, log, reason and first number, as runs that do not touch."""
     for (requester, author, log, reason), of_log in groupby(rows, key=attrgetter(*Gap._fields[:4])):
         runs: list[tuple[int, int]] = []
         for row in of_log:

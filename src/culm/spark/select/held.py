@@ -14,7 +14,7 @@ from culm.spark.merge import Outcome
 from culm.spark.pack import BLOCK_BITS, Pack
 from culm.spark.records import Records
 from culm.spark.segment import Summary
-from culm.spark.select.pages import PAGE_BITS
+from culm.spark.select.pages import PAGE_BITS, BlockRow
 from culm.spark.slices import fetched
 from culm.spark.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
@@ -37,22 +37,6 @@ class FoundRow(NamedTuple):
     summary: bytes
     findings: bytes
     outcome: bytes
-
-
-class BlockRow(NamedTuple):
-    """A block with verified entries, and its page. ``newest`` is their greatest number.
-
-    ``bits`` has a bit for each number of the block, set if it is verified. It is null if none up to ``newest`` is
-    missing, which is the usual case and saves 512 bytes. ``ends``: ``newest`` is the last number of the block.
-    """
-
-    author: bytes
-    log: int
-    block: int
-    page: int
-    newest: int
-    ends: bool
-    bits: bytes | None
 
 
 class WholeRow(NamedTuple):

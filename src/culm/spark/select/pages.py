@@ -20,13 +20,27 @@ from culm.ranges.runs import Runs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from culm.spark.select.held import BlockRow
-
     BlockRuns = Sequence[tuple[int, int]]
 
 # Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
 # pages leave more of a long log to a second step; larger ones make the rows of requests larger if a log has many gaps.
 PAGE_BITS = 10
+
+
+class BlockRow(NamedTuple):
+    """A block with verified entries, and its page. ``newest`` is their greatest number.
+
+    ``bits`` has a bit for each number of the block, set if it is verified. It is null if none up to ``newest`` is
+    missing, which is the usual case and saves 512 bytes. ``ends``: ``newest`` is the last number of the block.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    page: int
+    newest: int
+    ends: bool
+    bits: bytes | None
 
 
 class PageRow(NamedTuple):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileInfo, FileSystem
 
-_BUFFER = 4 * 1024 * 1024  # Bytes that one request asks of another machine; small requests take no less time.
+_BUFFER = 4 * 1024 * 1024  # Bytes in one request to another machine; small requests take no less time.
 _GLOB = re.compile(r"[*?\[{]")
 
 

@@ -1,8 +1,8 @@
 """How results were made: the program, the inputs, the mode, and the time.
 
-A verdict is only as good as what one knows of its origin: which files were read, by which version, and
-whether every signature was checked. So a job writes that into ``summary.json``, as ``made``, and a short form of it into the metadata of each
-Parquet file, as ``culm``, since files are copied without their folder.
+A verdict is only as good as what one knows of its origin: which files were read, by which version, and whether every
+signature was checked. So a job writes that into ``summary.json``, as ``made``, and a short form of it into the metadata
+of each Parquet file, as ``culm``, since files are copied without their folder.
 """
 
 from __future__ import annotations

@@ -132,6 +132,8 @@ def _write_old_store(source: Path, target: Path, version: int) -> None:
     folder = Folder(source)
     with closing(sqlite3.connect(target, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(schema.SCRIPTS[0])
+        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
         connection.execute("ATTACH ? AS new", (str(source),))
         connection.execute("BEGIN")
         database = cast(
@@ -142,7 +144,6 @@ def _write_old_store(source: Path, target: Path, version: int) -> None:
                 read=lambda query, values=(), *_: connection.execute(query, values).fetchall(),
             ),
         )
-        opening.MIGRATIONS[0](database)
         connection.execute(
             "INSERT INTO main.logs SELECT id, author, log_id, newest, greatest, contiguous, ended_at, forked_at,"
             " invalid_from, change FROM new.logs"
@@ -155,7 +156,7 @@ def _write_old_store(source: Path, target: Path, version: int) -> None:
             while piece := folder.read(name, at, 64 * 1024):
                 connection.execute("INSERT INTO main.payloads VALUES (?, ?, ?)", (entry, at, piece))
                 at += len(piece)
-        for step in opening.MIGRATIONS[1:version]:
+        for step in opening.MIGRATIONS[: version - 1]:
             step(database)
         connection.execute(f"PRAGMA main.user_version = {version}")
         connection.execute("COMMIT")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from culm.spark.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.select.gaps import Complete, Lacking, Missing, Reached, Wanting, completed, lacking, merged
-from culm.spark.select.held import BlockRow, FoundRow, Together, WholeRow, held, present
+from culm.spark.select.held import FoundRow, Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.pages import LogRow, PageRow, linked, paged
+from culm.spark.select.pages import BlockRow, LogRow, PageRow, linked, paged
 from culm.spark.select.pieces import FarSpan, Request, cut, spread
 from culm.spark.select.places import Far, Gap, Piece, Wide
 from culm.spark.select.requests import Asked, Given, Refused, check, given

@@ -33,7 +33,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -92,10 +92,17 @@ screenshots: $(READY)  ## take pictures of the status page, into build/screensho
 cluster: $(READY)  ## run the tests on a standalone Spark cluster and through Spark Connect (minutes)
 	@$(BIN)/python -m pytest tests/spark/test_cluster.py -m cluster
 
-lakehouse: $(LAKEHOUSE)/delta/.ready $(LAKEHOUSE)/iceberg/.ready  ## write and read Delta and Iceberg tables, each on the newest Spark it has jars for (MAVEN=URL of a mirror)
-	@for format in delta iceberg; do CULM_LAKEHOUSE=$(LAKEHOUSE)/$$format \
+lakehouse: $(LAKEHOUSE)/delta/.ready $(LAKEHOUSE)/iceberg/.ready  ## write and read Delta and Iceberg tables, each on the newest Spark it has jars for (MAVEN=URL of a mirror, KILLS=number)
+	@for format in delta iceberg; do CULM_LAKEHOUSE=$(LAKEHOUSE)/$$format CULM_KILLS=$(if $(filter file,$(origin KILLS)),3,$(KILLS)) \
 		$(LAKEHOUSE)/$$format/bin/python -m pytest -W "ignore:unclosed:ResourceWarning" tests/lakehouse -m lakehouse \
 		|| exit; done  # PySpark 4.1 and 4.2 leave sockets to the garbage collection
+
+native: $(READY)  ## build the native core and install it into .venv (needs cargo, from Rust 1.85 on)
+	@command -v cargo >/dev/null || { echo "error: make native needs cargo, which is not there: install Rust (https://rustup.rs)" >&2; exit 1; }
+	@$(PIP) install --require-hashes -r requirements/native.lock
+	@$(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --interpreter $(BIN)/python --out build/native
+	@$(PIP) install --no-index --no-deps --force-reinstall build/native/culm_native-*.whl
+	@$(BIN)/python -c 'from culm import native; print(native.description)'
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
@@ -128,11 +135,12 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 	@$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip --disable-pip-version-check --quiet install uv
 	@$(UV_COMPILE) --group build -o build/lock/build.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
+	@$(UV_COMPILE) --group native -o build/lock/native.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra remote --extra status --group build --group dev --group docs --group fuzz \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
 	@for format in delta iceberg; do $(UV_COMPILE) pyproject.toml --extra spark --group build --group $$format \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/$$format.lock >/dev/null; done
-	@for name in build base dev delta iceberg; do \
+	@for name in build base dev native delta iceberg; do \
 		{ echo '$(LOCK_HEADER)'; cat build/lock/$$name.lock; } > requirements/$$name.lock; done
 
 # pip-audit asks a service for known vulnerabilities; it is no dependency either. Without --strict it takes what the
@@ -143,7 +151,7 @@ audit: python-check  ## ask for known vulnerabilities of all that is locked (AUD
 	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && \
 		build/audit/bin/python -m pip --disable-pip-version-check --quiet install pip-audit==$(AUDIT_VERSION); }
 	@build/audit/bin/pip-audit --strict --progress-spinner off --vulnerability-service $(AUDIT_SERVICE) \
-		--disable-pip --require-hashes $(foreach name,base build dev,-r requirements/$(name).lock) \
+		--disable-pip --require-hashes $(foreach name,base build dev native,-r requirements/$(name).lock) \
 		>build/audit/report 2>&1; code=$$?; \
 	if grep -q -E 'could not be audited|ConnectionError|ServiceError' build/audit/report; then \
 		tail -n 1 build/audit/report >&2; \

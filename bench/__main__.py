@@ -12,6 +12,7 @@ from bench import (
     cluster,
     compression,
     fingerprint,
+    following,
     intervals,
     negentropy,
     pipeline,
@@ -23,6 +24,7 @@ from bench import (
     select,
     serving,
     sessions,
+    sizing,
     steps,
     verification,
 )
@@ -40,6 +42,7 @@ BENCHMARKS = {
     "pipeline": pipeline.run,
     "skew": pipeline.run_skewed,
     "incremental": pipeline.run_incremental,
+    "following": following.run,
     "reading": reading.run,
     "steps": steps.run,
     "report": reporting.run,
@@ -48,6 +51,7 @@ BENCHMARKS = {
     "select": select.run,
     "sessions": sessions.run,
     "serving": serving.run,
+    "sizing": sizing.run,
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.harness import Figure
 from bench.pipeline import CORES, FOLDER, LOG, SIZES, entries, on_spark, rate, warm_session
 from bench.sparkcluster import Cluster
-from culm.spark.shell import SETTINGS
+from culm.spark.runtime.shell import SETTINGS
 
 SIZE = min(max(SIZES), 1_000_000)
 MEMORY = "2g"  # of each worker

@@ -46,16 +46,34 @@ def cpu() -> dict[tuple[str, str], int]:
     return {(pid, stat[19]): int(stat[11]) + int(stat[12]) for pid, stat in _tree()}
 
 
+def _own(pid: str) -> int:
+    """Bytes of memory of a process now, with its share of what it has in common with others; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+
+
 def memory() -> int:
     """Bytes of memory of all processes now; what they share is counted once."""
-    total = 0
+    return sum(_own(pid) for pid, _ in _tree())
+
+
+def memory_by_kind() -> dict[str, int]:
+    """Bytes of memory now: of this process, of Java, and of the largest of the other processes, Spark's workers."""
+    found = {"this process": 0, "Java": 0, "largest worker": 0}
     for pid, _ in _tree():
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
-    return total
+        kind = "this process" if pid == str(os.getpid()) else "Java" if _is_java(pid) else "largest worker"
+        found[kind] = max(found[kind], _own(pid))
+    return found
+
+
+def _is_java(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    except OSError:
+        return False
 
 
 @dataclass

@@ -71,8 +71,8 @@ def put(folder: Path, timestamps: Timestamps, ids: Bytes) -> None:
 
 def measure_writing(folder: Path, timestamps: Timestamps, ids: Bytes) -> list[Figure]:
     """An index by Spark, from a table of Parquet files, and by this process, from memory."""
-    from culm.spark.fingerprint import fingerprint  # noqa: PLC0415 - Spark is an extra
-    from culm.spark.session import session as spark_session  # noqa: PLC0415
+    from culm.spark.reconciliation.fingerprint import fingerprint  # noqa: PLC0415 - Spark is an extra
+    from culm.spark.runtime.session import session as spark_session  # noqa: PLC0415
 
     size = len(ids)
     say(f"fingerprint: {size:,} records by Spark")

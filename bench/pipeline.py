@@ -14,7 +14,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,9 @@ from bench.cost import Cost, measured
 from bench.harness import Figure, say
 from culm.spark import run as verify
 from culm.spark import session
-from culm.spark.columns import Columns
-from culm.spark.forks_job import run_forks
-from culm.spark.shell import SETTINGS
+from culm.spark.runtime.columns import batches, ddl
+from culm.spark.runtime.shell import SETTINGS
+from culm.spark.verification.forks_job import run_forks
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -38,20 +38,25 @@ SIZES = [int(size) for size in os.environ.get("CULM_BENCH_SIZES", "100000,100000
 LOG = 1000  # entries of a log
 FORKED = 100  # one log in so many
 CORES = 2
-ENCODED = Columns(encoded="BINARY")
+
+
+class Encoded(NamedTuple):
+    """An entry."""
+
+    encoded: bytes
 
 
 # -- what is verified ---------------------------------------------------------------------------------------------
 
 
-def _made(batches: Iterator[pa.RecordBatch], length: int, first: int) -> Iterator[pa.RecordBatch]:
-    def rows() -> Iterator[tuple[bytes]]:
-        for batch in batches:
+def _made(found: Iterator[pa.RecordBatch], length: int, first: int) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[Encoded]:
+        for batch in found:
             for number in batch.column(0).to_pylist():
                 for entry in build_log(first if number == 0 else length, seed=number + 1).entries:
-                    yield (entry.encoded,)
+                    yield Encoded(entry.encoded)
 
-    return ENCODED.batches(rows())
+    return batches(Encoded, rows())
 
 
 def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first: int = 0) -> Path:
@@ -62,7 +67,7 @@ def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first:
         shutil.rmtree(place, ignore_errors=True)
         FOLDER.mkdir(parents=True, exist_ok=True)
         numbers = spark.range(0, logs, 1, min(logs, 64))
-        made = numbers.mapInArrow(lambda batches: _made(batches, length, first or length), ENCODED.ddl)
+        made = numbers.mapInArrow(lambda found: _made(found, length, first or length), ddl(Encoded))
         made.write.parquet(f"file://{place}")
     return place
 
@@ -71,18 +76,18 @@ def siblings(spark: SparkSession, name: str, logs: int) -> Path:
     """Another entry in the middle of one log in a hundred."""
     place = FOLDER / name
     if not (place / "_SUCCESS").exists():
-        made = spark.range(0, logs, FORKED, 8).mapInArrow(_siblings, ENCODED.ddl)
+        made = spark.range(0, logs, FORKED, 8).mapInArrow(_siblings, ddl(Encoded))
         made.write.mode("overwrite").parquet(f"file://{place}")
     return place
 
 
-def _siblings(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    def rows() -> Iterator[tuple[bytes]]:
-        for batch in batches:
+def _siblings(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def rows() -> Iterator[Encoded]:
+        for batch in found:
             for number in batch.column(0).to_pylist():
-                yield (build_log(LOG // 2, seed=number + 1).make(LOG // 2, b"another").encoded,)
+                yield Encoded(build_log(LOG // 2, seed=number + 1).make(LOG // 2, b"another").encoded)
 
-    return ENCODED.batches(rows())
+    return batches(Encoded, rows())
 
 
 # -- the work -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from bench.harness import Figure, say
 from culm.bamboo import Entry, Identity, has_lipmaalink, lipmaa, yamf_hash
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.ranges import Range
-from culm.spark.columns import Batch
+from culm.spark.runtime.columns import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from culm.spark.verify import Verification
+    from culm.spark.verification.verify import Verification
 
 SIZE = 1_000_000
 SMALL_LOG = 100
@@ -40,7 +40,7 @@ class Count(NamedTuple):
 
 def run(size: int = SIZE) -> list[Figure]:
     """Measure with so many entries and as many ranges."""
-    from culm.spark.session import session  # noqa: PLC0415 - Spark is an extra
+    from culm.spark.runtime.session import session  # noqa: PLC0415 - Spark is an extra
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -71,7 +71,7 @@ def figures(size: int, taken: float, cpu: float, items: int, data: int) -> list[
 
 def measure(requests: DataFrame, found: Verification) -> tuple[float, float, int, int]:
     """Select, each item with the entry's bytes, which the workers count and drop."""
-    from culm.spark.onspark import OnSpark, SparkTable, frame_of  # noqa: PLC0415
+    from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of  # noqa: PLC0415
     from culm.spark.select.requests import Given, given  # noqa: PLC0415
     from culm.spark.select.steps import Selecting  # noqa: PLC0415
 
@@ -94,11 +94,11 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[Count]:
 
 def verified(spark: SparkSession, folder: Path) -> Verification:
     """The verification of the entries."""
-    from culm.spark.gather import PackRow, gather  # noqa: PLC0415
-    from culm.spark.inputs import plan  # noqa: PLC0415
-    from culm.spark.onspark import OnSpark  # noqa: PLC0415
-    from culm.spark.segment import Signatures  # noqa: PLC0415
-    from culm.spark.verify import Verification  # noqa: PLC0415
+    from culm.spark.reading.inputs import plan  # noqa: PLC0415
+    from culm.spark.runtime.onspark import OnSpark  # noqa: PLC0415
+    from culm.spark.verification.authentic import Signatures  # noqa: PLC0415
+    from culm.spark.verification.gather import PackRow, gather  # noqa: PLC0415
+    from culm.spark.verification.verify import Verification  # noqa: PLC0415
 
     engine = OnSpark(spark, folder / "verified")
     (packs,) = engine.read(plan([folder / "entries"]), gather, PackRow)

@@ -102,7 +102,7 @@ class _Exchange:
         newest = self._offered()
         if self._are_mixed(theirs):
             yield "certified entries of another branch"
-        pools = self._tails(interest, newest)
+        pools = self._tails(interest, newest, theirs)
         comes = self._comes(interest, theirs, newest)
         for seq, (digest, payload) in self.seen.verified.items():
             if seq > newest or (limit is not None and seq >= limit):
@@ -120,11 +120,19 @@ class _Exchange:
             if (lacks_entry or lacks_payload) and seq in comes:
                 yield f"entry {seq}" if lacks_entry else f"the payload of {seq}"
 
-    def _tails(self, interest: RangeSet, newest: int) -> set[int]:
-        """What the pools of closed ranges need above these, where the protocol asks whatever gaps the giver has."""
+    def _tails(self, interest: RangeSet, newest: int, theirs: Seen | None) -> set[int]:
+        """What the pools of closed ranges need above these, where the protocol asks whatever gaps the giver has.
+
+        If neither has anything of a range, what its pool needs above has no path yet, and does not show.
+        """
         if self.scheme != "culm":
             return set()
-        closed = [replace(item, metadata=True) for item in interest if not item.is_open]
+        there = {*self.seen.verified, *(() if theirs is None else theirs.verified)}
+        closed = [
+            replace(item, metadata=True)
+            for item in interest
+            if not item.is_open and any(item.start <= seq <= item.last for seq in there)
+        ]
         return {seq for item in closed for seq in item.certificates(newest) if seq > item.last}
 
     def _are_mixed(self, theirs: Seen | None) -> bool:

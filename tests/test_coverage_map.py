@@ -21,9 +21,10 @@ SOURCE = TESTS.parent / "src"
 _NAME = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
 TESTED_IN = {
-    "app/test_node": "app.names app.opening app.subscription",
+    "app/test_node": "app.names app.opening",
     "bamboo/test_identity": "bamboo.keyfile",
     "bamboo/test_entry": "errors types",
+    "test_native": "bamboo.known",
     "bushbaby/test_connection": "bushbaby.events bushbaby.greeting bushbaby.handshake bushbaby.messages"
     " bushbaby.options",
     "bushbaby/test_grouping": "bushbaby.outbox",
@@ -31,23 +32,22 @@ TESTED_IN = {
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
     "cli/test_startup": "cli.arguments cli.table",
-    "cli/test_spark_reconcile": "cli.spark.reconcile cli.spark.options",
     "conformance/test_intervals": "conformance.check conformance.intervals.talk conformance.intervals.violations"
     " conformance.intervals.with_log conformance.intervals.without_log",
     "conformance/test_proposals": "conformance.proposals.talk conformance.proposals.violations"
     " conformance.proposals.with_log conformance.proposals.without_log",
     "docs/test_site": "cli.reference",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
-    " intervals.responder intervals.states intervals.turns"
-    " intervals.agreement intervals.ours intervals.outbox intervals.theirs",
+    " intervals.responder intervals.states intervals.turns intervals.agreement intervals.ours intervals.outbox"
+    " intervals.theirs",
     "intervals/test_literal": "intervals.branch",
-    "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner"
-    " intervals.progress intervals.stream",
+    "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner intervals.progress"
+    " intervals.stream",
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",
-    "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy"
-    " node.sessions.session node.sessions.speaker node.sessions.stats",
+    "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.session"
+    " node.sessions.speaker node.sessions.stats",
     "node/culm/test_interests": "node.interests.choices",
     "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"
     " node.network.transport node.network.urls node.schemes node.service node.surroundings",
@@ -62,8 +62,8 @@ TESTED_IN = {
     " node.status.reader",
     "node/test_configuration": "node.config node.settings.kinds node.settings.lines node.settings.reading"
     " node.settings.schema",
-    "proposals/test_consequences": "proposals.exchange proposals.register proposals.receiving"
-    " proposals.scope proposals.states",
+    "proposals/test_consequences": "proposals.exchange proposals.register proposals.receiving proposals.scope"
+    " proposals.states",
     "proposals/test_plan_model": "proposals.sequence proposals.wishes",
     "proposals/test_rules": "proposals.bodies proposals.checks proposals.connection proposals.control proposals.data"
     " proposals.endpoint proposals.events proposals.incoming proposals.limits proposals.outgoing proposals.sending",
@@ -75,27 +75,32 @@ TESTED_IN = {
     " simulation.results simulation.scenario simulation.sessions simulation.sweep cli.simulate",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
-    "spark/test_cluster": "cli.spark.verify",
-    "spark/test_engine": "spark.here spark.onspark",
-    "spark/test_inputs": "spark.entrytables",
-    "spark/test_job": "spark.daemon spark.failures spark.findings spark.running spark.shell spark.summary"
-    " spark.verdicts spark.watching",
-    "spark/test_output": "spark.folders",
+    "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
+    "spark/reading/test_inputs": "spark.reading.entrytables",
+    "spark/reading/test_scan": "spark.reading.found",
+    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.failures spark.verification.findings"
+    " spark.runtime.running spark.runtime.shell spark.verification.summary spark.verification.verdicts"
+    " spark.runtime.watching",
+    "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.planning spark.plan.ranges"
-    " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables cli.spark.plan",
-    "spark/test_reconcile": "spark.fingerprint spark.reconcile_job spark.records spark.tables",
-    "spark/test_report": "spark.report.engines spark.report.job spark.report.queries spark.report.source",
+    " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",
+    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
+    " spark.batches.records spark.reconciliation.tables",
+    "spark/test_report": "spark.report.job spark.report.portions spark.report.queries spark.report.source",
     "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches spark.report.view",
-    "spark/test_select": "spark.payload_places spark.prefixes spark.select.bundles spark.select.gaps spark.select.held"
-    " spark.select.items spark.select.job spark.select.pages spark.select.pieces spark.select.places"
-    " spark.select.requests spark.select.steps",
-    "spark/test_slices": "spark.fields",
-    "spark/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
-    " spark.source.rows spark.source.source spark.source.stores spark.source.trigger spark.source.writer",
-    "spark/test_state": "spark.incremental",
-    "spark/test_steps": "spark.arrays spark.checks spark.columns spark.gather spark.merge spark.pack spark.reading"
-    " spark.segment",
+    "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
+    " spark.select.gaps spark.select.held spark.select.items spark.select.job spark.select.pages spark.select.pieces"
+    " spark.select.places spark.select.requests spark.select.steps",
+    "spark/batches/test_slices": "spark.batches.cells spark.batches.fields",
+    "spark/following/test_query": "spark.following.changes spark.following.delivery",
+    "spark/source/test_live": "spark.source.feed spark.source.spool",
+    "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
+    " spark.source.rows spark.source.stores spark.source.trigger spark.source.writer",
+    "spark/verification/test_state": "spark.verification.incremental",
+    "spark/verification/test_steps": "spark.batches.arrays spark.batches.checks spark.runtime.columns"
+    " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
+    " spark.verification.authentic spark.verification.segment spark.verification.segment_summary",
     "store/test_add": "store.ingest store.logview store.sqlite store.records.runs testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",

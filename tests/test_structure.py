@@ -18,7 +18,8 @@ ALLOWED = {
     "types": set(),
     "charts": set(),
     "staging": set(),
-    "bamboo": {"errors", "staging"},
+    "native": set(),
+    "bamboo": {"errors", "native", "staging"},
     "wire": {"types", "errors", "bamboo"},
     "bushbaby": {"types", "errors", "bamboo", "ranges", "wire"},
     "transfer": {"types", "bamboo"},
@@ -30,6 +31,7 @@ ALLOWED = {
     "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
     "testing": {"bamboo", "errors", "store", "types"},
     "spark": {
+        "node",
         "charts",
         "types",
         "errors",
@@ -99,6 +101,16 @@ def test_imports_point_one_way(part: str) -> None:
     assert files
     for file in files:
         assert parts_imported(file) - {part} <= ALLOWED[part], file
+
+
+def test_one_module_of_the_pipeline_has_sessions() -> None:
+    """Of ``culm.spark`` only the feed of a stream imports the node's sessions; the stream itself reads addresses."""
+    found = {
+        path.stem: {name.removeprefix("culm.node.") for name in imported_modules(path) if name.startswith("culm.node.")}
+        for path in (SOURCE / "spark").rglob("*.py")
+    }
+    assert {"feed", "live"} == {name for name, imported in found.items() if imported}
+    assert {"network.urls", "network.urls.PeerUrl"} == found["live"]
 
 
 @pytest.mark.slow
@@ -200,11 +212,10 @@ def test_importing_culm_is_light() -> None:
     assert result.stdout.split("\n")[:2] == ["[]", "Node True True"]
 
 
-def test_importing_the_pipeline_loads_no_spark() -> None:
-    """``culm.spark`` and its parts load neither Spark nor Arrow until there is something to do."""
+def test_importing_the_simulation_loads_no_spark() -> None:
+    """``culm.simulation`` loads neither Spark nor Arrow until there are tables to write."""
     code = (
-        "import sys, culm.spark, culm.spark.plan, culm.spark.report, culm.spark.select, culm.simulation;"
-        " print([name for name in ('pyspark', 'pyarrow', 'pandas') if name in sys.modules])"
+        "import sys, culm.simulation; print([name for name in ('pyspark', 'pyarrow', 'pandas') if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
@@ -241,7 +252,6 @@ def test_folders_can_be_overlooked() -> None:
     found = {
         str(folder.relative_to(SOURCE.parent)): sum(path.name != "__init__.py" for path in folder.glob("*.py"))
         for folder in folders
-        if not folder.is_relative_to(SOURCE / "spark")
     }
 
     assert {} == too_many(found, MOST_MODULES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,24 +11,25 @@ import numpy as np
 from culm.bamboo import Entry, are_authentic, contradiction, lipmaa, yamf_hash
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet
-from culm.spark import payload as states
-from culm.spark.columns import batches, types
-from culm.spark.fields import Fields, padded, why_not
-from culm.spark.gather import PackRow, Reject, gather
-from culm.spark.here import Here, HereTable, rows_of
-from culm.spark.inputs import Part, Piece
-from culm.spark.payload import PayloadFrame
+from culm.spark.batches import payload as states
+from culm.spark.batches.fields import Fields, padded, why_not
+from culm.spark.batches.payload import PayloadFrame
 from culm.spark.plan import rows as plan_rows
-from culm.spark.reading import FOUND
-from culm.spark.scan import scan
-from culm.spark.segment import Signatures
+from culm.spark.plan.tables import Refused
+from culm.spark.reading.found import EntryRow
+from culm.spark.reading.inputs import Part, Piece
+from culm.spark.reading.scan import scan
+from culm.spark.reading.wanted import Wanted
+from culm.spark.runtime.columns import batches, types
+from culm.spark.runtime.here import Here, HereTable, rows_of
 from culm.spark.select import requests
 from culm.spark.source.entries import ENTRIES
 from culm.spark.source.options import Options
-from culm.spark.steps import pronounced
-from culm.spark.verdicts import Verdict
-from culm.spark.verify import Verification
-from culm.spark.wanted import Wanted
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.gather import PackRow, Reject, gather
+from culm.spark.verification.steps import pronounced
+from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verify import Verification
 from culm.store.files import EntryRecord, ProofRecord, read_records
 from culm.testing import build_log
 from fuzz import fresh
@@ -122,9 +124,9 @@ def verdicts(data: bytes) -> None:
     """
     head, rest = data[:2].ljust(2, b"\0"), data[2:]
     items = list(chosen(rest[: head[1] % 48]))
-    rows: list[Row] = [_row(entry, payload, apart=bool(head[0] & _APART)) for entry, payload in items]
+    rows: list[EntryRow] = [_row(entry, payload, apart=bool(head[0] & _APART)) for entry, payload in items]
     rows += [_frame(entry, payload) for entry, payload in items if payload is not None and head[0] & _APART]
-    rows += [("bytes", at, record, None, None, None) for at, record in enumerate(records(rest[head[1] % 48 :]))]
+    rows += [EntryRow("bytes", at, record, None, None, None) for at, record in enumerate(records(rest[head[1] % 48 :]))]
     found, rejected = _verdicts(rows, Signatures.STRICT)
     expected, malformed = _expected(rows)
     assert rejected == malformed
@@ -133,21 +135,21 @@ def verdicts(data: bytes) -> None:
         assert _verdicts(rows, Signatures.HEADS)[0] == expected
 
 
-def _row(entry: Entry, payload: bytes | None, *, apart: bool) -> Row:
+def _row(entry: Entry, payload: bytes | None, *, apart: bool) -> EntryRow:
     state = states.without_bytes(entry)
     if payload is not None and not apart:
         state = states.judged(entry, yamf_hash(payload), len(payload))
-    return "pool", 0, entry.encoded, state, None, None
+    return EntryRow("pool", 0, entry.encoded, state, None, None)
 
 
-def _frame(entry: Entry, payload: bytes) -> Row:
+def _frame(entry: Entry, payload: bytes) -> EntryRow:
     made = PayloadFrame(*entry.log, entry.seq, yamf_hash(payload), len(payload))
-    return "pool", 0, None, None, made.encode(), None
+    return EntryRow("pool", 0, None, None, made.encode(), None)
 
 
-def _verdicts(rows: list[Row], signatures: Signatures) -> tuple[dict[bytes, str], int]:
+def _verdicts(rows: list[EntryRow], signatures: Signatures) -> tuple[dict[bytes, str], int]:
     """What the pipeline says of each entry, by hash; and how many rows it could not read."""
-    found = list(gather(FOUND.batches(rows)))
+    found = list(gather(batches(EntryRow, rows)))
     verification = Verification(Here(), signatures)
     verification.take(HereTable(PackRow, [row for row in found if isinstance(row, PackRow)]))
     verification.settle()
@@ -222,16 +224,17 @@ def _tables(data: bytes, kinds: Iterable[str]) -> Iterator[Row]:
 def plan(data: bytes) -> None:
     """Rows for the planner become rows or rejects, each of them one; and what can be asked for adds up."""
     given = []
-    for number, row in enumerate(_tables(data, plan_rows.GIVEN.types.values())):
+    for number, row in enumerate(_tables(data, types(plan_rows.Given).values())):
         name = (plan_rows.SIZES, plan_rows.HAVE, plan_rows.WANT)[number % 3]
-        given.append((name, *row[1:]))
-    checked = list(plan_rows.check(given))
+        given.append(plan_rows.Given(name, *row[1:]))
+    checked = list(plan_rows.check(given, 1))
     assert len(checked) == len(given)
-    kept = [row for row in checked if row[7] is None]
-    list(plan_rows.CHECKED.batches(checked))
-    grouped = sorted(((0, row[2], row[3], row[0], row[1], *row[4:7]) for row in kept), key=lambda row: row[1:4])
+    for table in (plan_rows.Checked, Refused):
+        list(batches(table, checked))
+    kept = [row for row in checked if isinstance(row, plan_rows.Checked)]
+    grouped = sorted(kept, key=attrgetter("bucket", "author", "log", "kind"))
     counted = list(plan_rows.Pass(2, None, (300, 100)).count(grouped))
-    assert all(int(row[4]) >= 0 for row in counted)
+    assert all(int(row.amount) >= 0 for row in counted)
 
 
 def select(data: bytes) -> None:
@@ -246,7 +249,7 @@ def options(data: bytes) -> None:
     """The options of ``format("culm")`` are taken, or refused."""
     lines = (line.partition("=") for line in data.decode(errors="replace").split("\n"))
     found = Options.parse({name: value for name, _, value in lines})
-    assert set(found.columns) <= set(ENTRIES.names)
+    assert set(found.columns) <= set(ENTRIES)
     assert 0 < found.wait <= 600
 
 

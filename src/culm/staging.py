@@ -49,7 +49,7 @@ def replace_text(target: Path, text: str, mode: int = 0o666) -> None:
 
 def is_named_pipe(path: Path) -> bool:
     """Whether opening ``path`` could wait for a writer for ever. The shell's pipes, ``<(command)``, have theirs."""
-    return path.is_fifo() and not path.is_relative_to("/dev") and not path.is_relative_to("/proc")
+    return path.is_fifo() and not any(of_shell in path.resolve().parents for of_shell in _OF_THE_SHELL)
 
 
 def sync(path: Path) -> None:

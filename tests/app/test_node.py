@@ -5,9 +5,8 @@ They run really: a program has no say in the threads and the sockets of its node
 
 from __future__ import annotations
 
-import asyncio
-import gc
-from contextlib import asynccontextmanager, suppress
+import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,33 +17,20 @@ from culm.app import FollowOptions, ProposalOptions
 from culm.cli import main as command
 from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
 from culm.intervals import Forks
-from culm.node.config import NodeConfig, NodeLimits
 from culm.ranges import Range, RangeSet
 from culm.testing import LogBuilder, build_log
+from tests.app.nodes import opened, two
 from tests.node.links import run_really
 from tests.node.peers import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from culm.node.sessions.stats import SessionStats
 
 LOG = build_log(20)
 KEY = LOG.identity.public
-QUICK = NodeConfig(b"", limits=NodeLimits(first_retry_seconds=0.01, max_retry_seconds=0.05, settle_seconds=1))
-
-
-def opened(path: Path, number: int = 1, clump: str | None = "tests") -> Node:
-    """A node over a store file of its own."""
-    return Node.open(store=path / f"{number}.db", identity=Identity(bytes([number]) * 32), clump=clump, config=QUICK)
-
-
-@asynccontextmanager
-async def two(path: Path) -> AsyncIterator[tuple[Node, Node, str]]:
-    """Two nodes, and the address at which the first one listens."""
-    async with opened(path, 1) as one, opened(path, 2) as other:
-        yield one, other, await one.listen("culm://127.0.0.1:0")
 
 
 async def numbers(node: Node, log: str | tuple[bytes, int] | int) -> list[int]:
@@ -290,8 +276,11 @@ def test_fetching_entries(tmp_path: Path, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["culm", "intervals"])
-def test_bytes_of_a_payload(tmp_path: Path, scheme: str) -> None:
-    """Any part of a payload can be had, without keeping it, if the entry is held; what is not there is said."""
+def test_bytes_of_a_payload(tmp_path: Path, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Any part of a payload can be had, without keeping it, if the entry is held; what is not there is said.
+
+    Each of these connections ends in order, though the peer may be sending when it does: no warning is logged.
+    """
 
     async def main() -> None:
         async with opened(tmp_path, 1) as source, opened(tmp_path, 2) as node:
@@ -319,6 +308,7 @@ def test_bytes_of_a_payload(tmp_path: Path, scheme: str) -> None:
                 await node.payload(entry)
 
     run_really(main)
+    assert [] == [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_closed_node(tmp_path: Path) -> None:
@@ -475,156 +465,6 @@ def test_forks(tmp_path: Path) -> None:
             assert (2, [1]) == (proof.position, await numbers(node, 3))
             with pytest.raises(ForkDetected):
                 await node.append(3, "three")
-
-    run_really(main)
-
-
-def test_subscribing_to_what_is_held(tmp_path: Path) -> None:
-    """From the beginning: everything held, then what comes, each entry once and in order, over many pages."""
-    log = build_log(700)
-    with Store(tmp_path / "1.db") as store:
-        store.add(log.items(log.entries[:600]))
-
-    async def main() -> None:
-        async with opened(tmp_path) as node:
-            news = node.subscribe(since="0")
-            seen = [(await anext(news)).seq for _ in range(600)]
-            with Store(tmp_path / "1.db") as store:  # as another program would
-                store.add(log.items(log.entries[600:]))
-            seen += [(await anext(news)).seq for _ in range(100)]
-            assert list(range(1, 701)) == seen
-
-    run_really(main)
-
-
-def test_cursors(tmp_path: Path) -> None:
-    """From the cursor of any entry a later node goes on with the next one, and one of another store is refused."""
-    cursors: list[str] = []
-
-    async def main() -> None:
-        async with opened(tmp_path) as node:
-            news = node.subscribe(1, since="0")
-            assert news.cursor is None
-            for number in range(5):
-                await node.append(1, f"{number}")
-                await node.append(2, "of another log")
-            for _ in range(5):
-                await anext(news)
-                cursors.append(str(news.cursor))
-
-    async def again() -> None:
-        async with opened(tmp_path) as node:
-            for number, cursor in enumerate(cursors[:4], 2):
-                assert number == (await anext(node.subscribe(1, since=cursor))).seq
-            news = node.subscribe(1, since=cursors[4])
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(news), 0.05)
-            await node.append(1, "6")
-            assert 6 == (await anext(news)).seq
-        async with opened(tmp_path, 2) as other:
-            with pytest.raises(StoreError, match="another store"):
-                await anext(other.subscribe(since=cursors[4]))
-
-    run_really(main)
-    run_really(again)
-
-
-def test_from_now_on(tmp_path: Path) -> None:
-    """Without a cursor only what comes after the call is given, and all of that."""
-
-    async def main() -> None:
-        async with opened(tmp_path) as node:
-            await node.append(1, "before")
-            news = node.subscribe()
-            await node.append(1, "after")
-            assert 2 == (await anext(news)).seq
-
-    run_really(main)
-
-
-@pytest.mark.slow
-def test_a_slow_consumer_and_many(tmp_path: Path) -> None:
-    """Two consumers, a slow one and one that gives up waiting now and then, get everything once; memory has a page."""
-
-    async def take(node: Node, *, impatient: bool) -> list[int]:
-        news, seen = node.subscribe(1, since="0"), list[int]()
-        while len(seen) < 300:
-            try:
-                seen.append((await asyncio.wait_for(anext(news), 0.001 if impatient else 20)).seq)
-            except TimeoutError:
-                continue
-            assert len(news._page) <= 256
-            if not impatient:
-                await asyncio.sleep(0)
-        return seen
-
-    async def main() -> None:
-        async with opened(tmp_path) as node:
-            consumers = [asyncio.create_task(take(node, impatient=impatient)) for impatient in (False, True)]
-            await node._engine.worker.run(_fill, node)
-            assert [list(range(1, 301))] * 2 == await asyncio.gather(*consumers)
-
-    run_really(main)
-
-
-def _fill(node: Node) -> None:
-    for number in range(300):
-        node._engine.worker.store.append(node.identity, 1, [b"%d" % number])
-
-
-def test_the_end_of_a_subscription(tmp_path: Path) -> None:
-    """Who waits for news when the node closes gets no more of them, and no error; so it is when only it is closed."""
-
-    async def collect(node: Node, since: str | None) -> list[int]:
-        return [entry.seq async for entry in node.subscribe(since=since)]
-
-    async def main() -> None:
-        async with opened(tmp_path) as node:
-            await node.append(1, "one")
-            waiting = [asyncio.create_task(collect(node, "0")), asyncio.create_task(collect(node, None))]
-            await until(lambda: len(node._subscriptions) == 2)
-            news = node.subscribe()
-            task = asyncio.create_task(anext(news, None))
-            await asyncio.sleep(0)
-            news.close()
-            assert await task is None
-            later = node.subscribe()
-        first, second = await asyncio.gather(*waiting)
-        assert set(first) <= {1}
-        assert [] == second
-        assert await anext(later, None) is None
-
-    run_really(main)
-
-
-def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:
-    """A subscription that was left in the middle costs nothing any more."""
-
-    async def main() -> None:
-        async with opened(tmp_path) as node:
-            await node.append(1, "one")
-            async for _ in node.subscribe(since="0"):
-                break
-            gc.collect()
-            assert [] == list(node._subscriptions)
-
-    run_really(main)
-
-
-def test_news_while_they_come_from_a_peer(tmp_path: Path) -> None:
-    """While hundreds of entries come from a peer, a consumer gets each once, in order, with its payload."""
-    log = build_log(500)
-    with Store(tmp_path / "1.db") as store:
-        store.add(log.items())
-
-    async def main() -> None:
-        async with two(tmp_path) as (_, other, url):
-            news = other.subscribe(KEY, with_payload=True)
-            syncing = asyncio.create_task(other.sync(url))
-            for entry in log.entries:
-                assert entry == await anext(news)
-                assert log.payloads[entry.hash] == await other.payload(entry)
-            await syncing
 
     run_really(main)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm import Identity, SQLiteStore
+from culm.bamboo import known
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def test_a_healthy_home(culm: Culm) -> None:
         "peers.json:",
         "disk:",
         "clock:",
+        "signatures: libsodium gives all known answers",
     ):
         assert word in shown.out
 
@@ -188,3 +190,9 @@ def test_peers_are_tried_when_asked(culm: Culm) -> None:
         assert problems(culm) == []
         assert problems(culm, "--peers") == ["peers"]
         assert "p0 answers" in culm("doctor", "--peers").out
+
+
+def test_another_libsodium(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A libsodium that judges signatures by another rule is a problem, before it splits a log in two."""
+    monkeypatch.setattr(known, "is_signed", lambda *_: True)
+    assert problems(culm) == ["signatures"]

@@ -13,7 +13,7 @@ import pytest
 from culm import SQLiteStore
 from culm.cli.command import make_parser
 from culm.errors import ConfigError
-from culm.spark.fingerprint import Fingerprint
+from culm.spark.reconciliation.fingerprint import Fingerprint
 from culm.store import View
 from culm.testing import build_log
 from tests.cli.culm import start
@@ -158,7 +158,7 @@ def test_fingerprints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         told.update(settings, table=table, output=output)
         return made
 
-    monkeypatch.setattr(import_module("culm.spark.fingerprint"), "run", run)
+    monkeypatch.setattr(import_module("culm.spark.reconciliation.fingerprint"), "run", run)
     call = ("fingerprint", "--input", "x", "--output", tmp_path, "--view", "payloads", "--master", "local[2]")
     assert 0 == spark(*call)
     assert capsys.readouterr().out == "1,234 payloads, fingerprint 00ff, in 2.0 KiB\n"

@@ -77,7 +77,7 @@ def test_what_it_prints(
 
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs and requests that are not there, an output that is, and an input inside it cost no start of Spark."""
-    monkeypatch.setattr("culm.spark.shell.running", None)
+    monkeypatch.setattr("culm.spark.runtime.shell.running", None)
     log = build_log(1)
     plain = tmp_path / "plain"
     plain.write_bytes(log.entries[0].encoded + log.payloads[log.entries[0].hash])

@@ -20,6 +20,7 @@ stands for any lines.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -44,14 +45,22 @@ _BLOCK = re.compile(
     r"^(?P<fence>```+)(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=fence)$",
     re.DOTALL | re.MULTILINE,
 )
+# Runs blocks as parts of one program: a block a line on stdin, as JSON, and a line with NUL behind what each prints.
+_PROGRAM = """
+import json, sys
+names = {}
+for line in sys.stdin:
+    exec(compile(json.loads(line), "a block of the page", "exec"), names)
+    print("\\0", flush=True)
+"""
 _PORT = re.compile(r"(?<=:)\d{4}(?!\d)")
 # What differs from run to run, most telling first: the longer a pattern, the less it could mean anything else.
 _VARIABLE = (
     (r"[0-9A-Za-z]{43}(?![0-9A-Za-z])", r"[0-9A-Za-z]{43}"),
     (r"[0-9a-f]{16,}", r"[0-9a-f]{16,}"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?", r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?"),
-    (r"\d+(?:\.\d)? (?:B|[KMG]iB)\b", r"\d+(?:\.\d)? (?:B|[KMG]iB)\b"),
     (r"\d+ MiB free of \d+", r"\d+ MiB free of \d+"),
+    (r"\d+(?:\.\d)? (?:B|[KMG]iB)\b", r"\d+(?:\.\d)? (?:B|[KMG]iB)\b"),
     (r"\d+\.\d+ s\b", r"\d+\.\d+ s\b"),
     (r"[ ]+", r"[ ]+"),
 )
@@ -97,13 +106,20 @@ def pattern(expected: str) -> re.Pattern[str]:
 
 @dataclass
 class Reader:
-    """Somebody who goes through a page with a folder of their own."""
+    """Somebody who goes through a page with a folder of their own.
+
+    ``one_program``: the page's Python blocks are parts of one program; else each is a program. A file ``author`` in the
+    folder says what stands for ``AUTHOR`` in the blocks of one program. ``seconds``: how long a command may take.
+    """
 
     page: Path
     folder: Path
     programs: Path
+    one_program: bool = False
+    seconds: float = 60
     ports: dict[str, str] = field(default_factory=dict)
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _program: subprocess.Popen[str] | None = None
 
     def read(self) -> int:
         """Run the page; how many blocks were. ``AssertionError`` names the block that does not do what it says."""
@@ -132,6 +148,12 @@ class Reader:
         if block.what == "leave running":
             self._leave_running(block, expected)
             return
+        if block.kind == "python" and self.one_program:
+            out = self._as_shown(self._as_part(block).encode())
+            assert expected is None or expected.fullmatch(out), (
+                f"{self._at(block)}: printed\n{out}\ninstead of\n{shown}"
+            )
+            return
         code = int(block.what.removeprefix("exit code ")) if block.what.startswith("exit code ") else 0
         assert code or block.what in {"", "until it does"}, f"{self._at(block)}: what is {block.what!r}?"
         deadline = time.monotonic() + (PATIENCE if block.what == "until it does" else 0)
@@ -143,7 +165,7 @@ class Reader:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=60,
+                timeout=self.seconds,
                 check=False,
             )
             out = self._as_shown(result.stdout)
@@ -153,6 +175,31 @@ class Reader:
             time.sleep(0.1)
         assert result.returncode == code, f"{self._at(block)}: exit code {result.returncode}\n{block.text}\n{out}"
         assert fits, f"{self._at(block)}: printed\n{out}\ninstead of\n{shown}"
+
+    def _as_part(self, block: Block) -> str:
+        """Run a block as a part of the page's program; what it prints."""
+        errors = self.folder / ".errors"
+        if self._program is None:
+            with errors.open("wb") as stderr:
+                self._program = subprocess.Popen(
+                    [sys.executable, "-c", _PROGRAM],
+                    cwd=self.folder,
+                    env=self._environment(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                )
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        author = self.folder / "author"
+        text = block.text.replace("AUTHOR", author.read_text().strip()) if author.exists() else block.text
+        print(json.dumps(text), file=self._program.stdin, flush=True)
+        lines = []
+        while (line := self._program.stdout.readline()) != "\0\n":
+            assert line, f"{self._at(block)}: the program ended\n{errors.read_text()}"
+            lines.append(line)
+        return "".join(lines)
 
     def _leave_running(self, block: Block, expected: re.Pattern[str] | None) -> None:
         path = self.folder / f".terminal-{len(self._running)}"
@@ -204,6 +251,8 @@ class Reader:
         return f"{self.page.name}, line {block.line}"
 
     def _stop(self) -> None:
+        if self._program is not None:
+            self._program.communicate()
         for process in self._running:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.docs.pages import Reader, blocks, pattern
+from tests.docs.warm import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,14 +26,8 @@ PAGES = [
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the ``culm`` command, warm."""
-    folder = tmp_path_factory.mktemp("programs")
-    command = [sys.executable, "-m", "tests.docs.warm", str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        assert process.stdout.readline() == "ready\n"
+    with started(tmp_path_factory.mktemp("programs")) as folder:
         yield folder
-        process.stdin.close()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -65,6 +58,7 @@ def test_no_command_is_left_out_silently(page: Path) -> None:
         ("received 1 entry (535 B) in 0.3 s\n", "received 2 entries (535 B) in 0.3 s\n", False),
         (f"author {'A' * 43}\n", f"author {'b' * 43}\n", True),
         (f"author {'A' * 43}\n", f"author {'b' * 42}\n", False),
+        ("disk: 5751 MiB free of 25801\n", "disk: 238 MiB free of 241\n", True),
         ("a\n...\nz\n", "a\nb\nc\nz\n", True),
         ("a\n...\nz\n", "a\nb\nc\n", False),
         ("a.c\n", "abc\n", False),

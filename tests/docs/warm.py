@@ -12,13 +12,21 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from culm.cli import main
 from culm.cli.command import Commands
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
 
 # The caller: hands over what it has, then passes on signals and waits for the exit code.
 _CALLER = """#!{python} -IS
@@ -34,6 +42,18 @@ for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, frame: os.kill(child, number))
 sys.exit(int(answer.readline() or 70))
 """
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Path]:
+    """A folder with the ``culm`` command, warm, as long as the block lasts."""
+    command = [sys.executable, "-m", "tests.docs.warm", str(folder)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == "ready\n"
+        yield folder
+        process.stdin.close()
 
 
 def make_caller(folder: Path, path: str) -> None:

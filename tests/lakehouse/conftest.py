@@ -10,7 +10,7 @@ import pytest
 
 from culm.spark import run, session
 from tests.lakehouse.page import on_the_page
-from tests.spark.test_state import bundle
+from tests.spark.verification.test_state import bundle
 from tests.spark.worse_logs import WorseLogs
 
 if TYPE_CHECKING:
@@ -56,17 +56,21 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(
-    environment: Path, kind: str, warehouse: Path, days: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
-    """The one session, with the settings of the page. ``days`` come first, because a run takes an active session."""
-    assert (days / "both").is_dir()
+def conf(environment: Path, kind: str, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the settings of the page, for ``SPARK_CONF_DIR``."""
     (settings,) = on_the_page("properties", kind)
     settings = settings.replace("/opt/jars", str(environment / "jars")).replace("/srv/lake", str(warehouse))
     folder = tmp_path_factory.mktemp("conf")
     (folder / "spark-defaults.conf").write_text(settings + _QUICK)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark(conf: Path, days: Path) -> Iterator[SparkSession]:
+    """The one session, with the settings of the page. ``days`` come first, because a run takes an active session."""
+    assert (days / "both").is_dir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(folder))
+        patch.setenv("SPARK_CONF_DIR", str(conf))
         patch.chdir(days)  # Java takes the page's relative paths from where it was started
         running = session("local[1]")
     yield running

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyarrow import parquet
+from pyspark.errors import StreamingQueryException
 
 from culm.cli import main
-from culm.spark import lakehouse, shell
+from culm.errors import CulmError
+from culm.spark.following.delivery import Delivery, Tables
+from culm.spark.runtime import shell
+from culm.spark.verification import lakehouse
 from tests.lakehouse.page import on_the_page
+from tests.spark.following.streams import Arriving, by_key, told
+from tests.spark.ways import day_by_day, draw, said
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +73,59 @@ def test_merging_makes_a_table(spark: SparkSession, kind: str, warehouse: Path, 
     assert rows(parquet.read_table(days / "monday" / "verdicts")) == rows(
         spark.table(lakehouse.quoted(table)).toArrow()
     )
+
+
+def test_the_table_says_what_is_true(
+    spark: SparkSession, kind: str, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After three days' merges the table says of each entry of adversarial logs what follows from the definitions."""
+    monkeypatch.setattr(shell, "is_running", lambda: False)  # verify without Spark, as the command would here
+    table = {"delta": f"delta.`{warehouse}/true`", "iceberg": "lake.trusted.true"}[kind]
+    drawn = draw(tmp_path, 30)
+    outputs = day_by_day(drawn, tmp_path, "all")
+    for output in outputs:
+        lakehouse.merge(spark.read.parquet(str(output / "verdicts")), table, kind)
+    found = spark.table(lakehouse.quoted(table)).toArrow().to_pylist()
+    assert said(drawn, found, parquet.read_table(outputs[-1] / "forks").to_pylist()) == drawn.strict
+
+
+def test_following_keeps_a_table(
+    spark: SparkSession, kind: str, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What arrives file by file is merged into the table, and its changes are appended to a feed, each of them once."""
+    table = {"delta": f"delta.`{warehouse}/followed`", "iceberg": "lake.trusted.followed"}[kind]
+    feed = {"delta": f"delta.`{warehouse}/followed_changes`", "iceberg": "lake.trusted.followed_changes"}[kind]
+    with monkeypatch.context() as patch:
+        patch.setattr(shell, "is_running", lambda: False)  # what is to come out is found without Spark
+        entries = Arriving(tmp_path, 2, count=6)
+
+    def follow() -> None:
+        entries.follow(spark, table=table, table_format=kind)
+
+    def changes() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = spark.table(lakehouse.quoted(feed)).toArrow().to_pylist()
+        return sorted(found, key=lambda row: row["batch"])
+
+    entries.arrive(1)
+    follow()
+    entries.arrive()
+    put = Tables.put
+
+    def cut_short(self: Tables, spark: SparkSession, given: Delivery) -> None:
+        """Deliver all but the mark, which comes last."""
+        put(self, spark, given._replace(mark=""))
+        raise CulmError("cut short")
+
+    monkeypatch.setattr(Tables, "put", cut_short)
+    with pytest.raises(StreamingQueryException, match="cut short"):
+        follow()
+    monkeypatch.setattr(Tables, "put", put)
+    before = changes()
+    follow()
+    assert before == changes()
+    assert {1, 2} == {row["batch"] for row in before}
+    assert entries.whole == told(before)
+    assert entries.whole == by_key(spark.table(lakehouse.quoted(table)).toArrow().to_pylist())
 
 
 def test_the_command_keeps_a_table_up_to_date(

@@ -170,6 +170,16 @@ async def until_done(one: BushbabySession, other: BushbabySession) -> list[CulmE
     return [result if isinstance(result, CulmError) else None for result in results]
 
 
+async def sync(
+    one: Party, other: Party, ours: dict[str, Any] | None = None, theirs: dict[str, Any] | None = None
+) -> Any:
+    """One party calls the other; the caller's session, and why each side ended."""
+    near, far = await stream_pair()
+    caller = await one.session(near, called=True, **(ours or {}))
+    callee = await other.session(far, called=False, **(theirs or {}))
+    return caller, await until_done(caller, callee)
+
+
 async def _bounded(main: Callable[[], Awaitable[T]], patience: float = PATIENCE) -> T:
     """A test's coroutine, with a bound on its time; at its end nothing is left open."""
     try:

@@ -7,21 +7,24 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pytest
+
 from culm.errors import NetworkError
 from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.node.sessions.session import Context, Purpose
+from culm.node.sessions.stats import PeerSilent
 from culm.node.storage.source import StoreSource
+from culm.testing.builders import LogBuilder, build_log
 from tests.node.links import CONFIG, QUICK, Party, run, stream_pair
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from culm.node.config import NodeConfig
-    from culm.testing.builders import LogBuilder
     from culm.types import Log
 
 
@@ -119,6 +122,31 @@ class Rogue:
     def send(self, *parts: bytes) -> None:
         """Send bytes."""
         self.writer.write(b"".join(parts))
+
+
+def reads_nothing(peers: Sequence[Peer], asks: bytes) -> None:
+    """A peer that asks for a large log and reads nothing is dropped; another gets a small log meanwhile.
+
+    ``asks`` is what the third peer sends: a greeting, and a request for the log of ``build_log(1)``, payloads included.
+    """
+    alice, bob, *_ = peers
+    large, small = LogBuilder(build_log(1).identity), build_log(5, seed=3)
+    large.append(bytes(8_000_000))
+    alice.store.add([*large.items(), *small.items()])
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        slow = alice.session(near, limits=replace(QUICK, idle_seconds=1.0))
+        task = asyncio.create_task(slow.run())
+        far[1].write(asks)
+        far[1].transport.pause_reading()
+        await until(lambda: slow.stats.bytes_sent > 10_000)
+        await syncs(bob, alice, [key(small)])
+        with pytest.raises(PeerSilent):
+            await asyncio.wait_for(task, 10)
+
+    run(main)
+    assert [1, 2, 3, 4, 5] == bob.numbers(key(small))
 
 
 @asynccontextmanager

@@ -319,6 +319,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
     return parquet.read_table(folder).to_pylist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_a_sweep_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every combination is run: its rounds are those of the engine; tables, charts and summary agree with them."""
     call = "simulate --nodes 30 60 --protocol bushbaby negentropy --loss 0.3 --churn 0.05 --seeds 2 --json --output"

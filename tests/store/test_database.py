@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
-from collections import deque
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from culm.bamboo import Identity
-from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreMissing
-from culm.store import SQLiteStore, State, opening, schema
+from culm.errors import ConfigError, StoreDamaged, StoreError, StoreMissing
+from culm.store import SQLiteStore, schema
 from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.rows import in_order
@@ -27,34 +23,12 @@ from tests.store.below import database_of
 from tests.store.model import look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 LOG = build_log(40, payload_size=3000)
 NAME = LOG.entries[0].log
 AUTHOR = Identity(bytes(32))
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Without the rights of the superuser, to whom no permission is ever denied."""
-    superuser = os.geteuid() == 0
-    if superuser:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if superuser:
-            os.seteuid(0)
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that everybody can get to."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-        Path(folder).chmod(0o755)
 
 
 # -- opening ---------------------------------------------------------------------------------------------------
@@ -225,143 +199,6 @@ def test_closed_stores(store: SQLiteStore) -> None:
             call()
 
 
-# -- permissions -----------------------------------------------------------------------------------------------
-
-
-def test_a_file_that_may_not_be_read(open_folder: Path) -> None:
-    """A store that belongs to someone else is an error that names it."""
-    place = open_folder / "store"
-    SQLiteStore(place).close()
-    place.chmod(0o000)
-    with as_nobody():
-        for read_only in (False, True):
-            with pytest.raises(StoreError, match=f"{place}: .*cannot be opened"):
-                SQLiteStore(place, read_only=read_only)
-
-
-def test_a_file_that_may_not_be_written(open_folder: Path) -> None:
-    """A store that may be read but not written is an error that names it, when it is to be written at the latest."""
-    place = open_folder / "store"
-    SQLiteStore(place).close()
-    place.chmod(0o444)
-    open_folder.chmod(0o777)
-    with as_nobody(), pytest.raises(StoreError, match=f"{place}: .*permission"), SQLiteStore(place) as store:
-        store.add(LOG.items())
-
-
-def test_a_folder_that_may_not_be_written(open_folder: Path) -> None:
-    """Where no file may be made no store can be made."""
-    open_folder.chmod(0o555)
-    with as_nobody(), pytest.raises(StoreError, match="cannot be opened"):
-        SQLiteStore(open_folder / "store")
-
-    assert [] == list(open_folder.iterdir())
-
-
-def test_a_folder_that_may_not_be_entered(open_folder: Path) -> None:
-    """A folder that is closed to us is an error of the store, for reading and for writing."""
-    SQLiteStore(open_folder / "store").close()
-    open_folder.chmod(0o600)
-    with as_nobody():
-        for read_only in (False, True):
-            with pytest.raises(StoreError, match="store: "):
-                SQLiteStore(open_folder / "store", read_only=read_only)
-
-
-# -- full disks ------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def full(store: SQLiteStore, pages: int) -> Iterator[None]:
-    """A disk with room for that many more pages of the store's file."""
-    connection = database_of(store).connection
-    (count,) = connection.execute("PRAGMA page_count").fetchone()
-    (limit,) = connection.execute("PRAGMA max_page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {count + pages}")
-    try:
-        yield
-    finally:
-        connection.execute(f"PRAGMA max_page_count = {limit}")
-
-
-@pytest.mark.parametrize("pages", [0, 1, 2, 5, 20])
-def test_a_full_disk_when_adding(store: SQLiteStore, pages: int) -> None:
-    """When the disk is full an addition is undone as a whole; with room again it succeeds."""
-    store.add(LOG.items()[:10])
-    before = look(store, NAME), store.change()
-    with full(store, pages):
-        with pytest.raises(StoreFull, match="the disk is full; nothing was changed"):
-            store.add(LOG.items())
-
-        assert before == (look(store, NAME), store.change())
-    assert 30 == store.add(LOG.items()).added
-    assert [] == store.verify().problems
-
-
-@pytest.mark.parametrize("pages", [0, 3])
-def test_a_full_disk_when_appending(store: SQLiteStore, pages: int) -> None:
-    """When the disk is full nothing is published: the number is free for the next attempt."""
-    store.append(AUTHOR, 0, [b"1"])
-    with full(store, pages), pytest.raises(StoreFull):
-        store.append(AUTHOR, 0, [bytes(200_000)])
-
-    assert 2 == store.append(AUTHOR, 0, [b"2"]).seq
-    assert [] == store.verify().problems
-
-
-def test_a_full_disk_when_writing_a_payload(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the disk is full what was stored of a payload stays, and the transfer goes on there when there is room."""
-    builder = build_log(0)
-    payload = bytes(range(256)) * 16_384
-    entry = builder.append(payload)
-    store.add([(entry, None)])
-    sink = store.payload_sink(entry.place)
-    pieces = [payload[at : at + 65536] for at in range(0, len(payload), 65536)]
-    room, write = iter([1_000_000, 48_576, 700_000]), os.pwrite
-
-    def into_what_is_left(file: int, data: memoryview, offset: int) -> int:
-        left = next(room, 0)
-        if not left:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:left], offset)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.pwrite", into_what_is_left)
-        with pytest.raises(StoreFull):
-            deque(map(sink.write, pieces))
-    again = store.payload_sink(entry.place)
-    reached = again.offset
-    again.write(payload[reached:])
-    again.finish()
-
-    assert 1024 * 1024 == reached
-    assert {entry: payload} == look(store, entry.log).payloads
-    assert [] == store.verify().problems
-
-
-def test_a_disk_that_was_full_for_a_moment(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same transfer goes on when there is room again, though somebody still looks at the error."""
-    builder = build_log(0)
-    payload = bytes(range(256)) * 8192
-    entry = builder.append(payload)
-    store.add([(entry, None)])
-    sink = store.payload_sink(entry.place)
-    middle = len(payload) // 2
-
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("os.pwrite", full)
-        with pytest.raises(StoreFull) as kept:
-            sink.write(payload[:middle])
-    sink.write(payload[middle:])
-    sink.finish()
-
-    assert kept.tb is not None
-    assert {entry: payload} == look(store, entry.log).payloads
-
-
 # -- crashes ---------------------------------------------------------------------------------------------------
 
 
@@ -524,90 +361,6 @@ def test_killed(place: Path, lines: int) -> None:
             assert len(added) >= int(told[-1][1])
             assert (0, []) == (store.verify().forks, store.verify().problems)
             total = len(appended)
-
-
-# -- migrations ------------------------------------------------------------------------------------------------
-
-
-def test_older_stores_are_brought_up_to_date(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store of an older version is migrated when it is opened, keeping what it holds; for reading only it is not."""
-    with SQLiteStore(place) as store:
-        store.add(LOG.items())
-        before = look(store, NAME)
-    steps = [*opening.MIGRATIONS, lambda database: database.connection.execute("CREATE TABLE more (x)")]
-    monkeypatch.setattr(opening, "MIGRATIONS", steps)
-    with SQLiteStore(place) as store:
-        connection = database_of(store).connection
-
-        assert before == look(store, NAME)
-        assert (len(steps) + 1,) == connection.execute("PRAGMA user_version").fetchone()
-        assert [] == connection.execute("SELECT x FROM more").fetchall()
-
-
-def test_migrations_that_fail(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a step of a migration fails the store is as it was before all of them."""
-    with SQLiteStore(place) as store:
-        store.add(LOG.items())
-        before = look(store, NAME)
-    steps = [
-        *opening.MIGRATIONS,
-        lambda database: database.connection.execute("DROP TABLE payloads"),
-        lambda database: database.connection.execute("nonsense"),
-    ]
-    with monkeypatch.context() as patch:
-        patch.setattr(opening, "MIGRATIONS", steps)
-        with pytest.raises(StoreError, match="nonsense"):
-            SQLiteStore(place)
-    with SQLiteStore(place) as store:
-        assert before == look(store, NAME)
-
-
-def test_a_first_opening_that_fails(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If making the tables fails the file is still one that can become a store."""
-    with monkeypatch.context() as patch:
-        patch.setattr(opening, "NEWEST", f"{schema.NEWEST}nonsense;\n")
-        with pytest.raises(StoreError, match="nonsense"):
-            SQLiteStore(place)
-    with SQLiteStore(place) as store:
-        assert 40 == store.add(LOG.items()).added
-
-
-@pytest.mark.parametrize("version", range(1, schema.VERSION))
-def test_a_migrated_store_is_as_a_fresh_one(tmp_path: Path, version: int) -> None:
-    """An empty store of any version is migrated to the definitions and rows of a fresh store, letter by letter."""
-    with closing(sqlite3.connect(tmp_path / "old.db")) as connection:
-        connection.executescript(schema.SCRIPTS[0])
-        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-    with closing(Database(tmp_path / "old.db")) as database, database.transaction() as connection:
-        for step in opening.MIGRATIONS[: version - 1]:
-            step(database)
-        connection.execute(f"PRAGMA user_version = {version}")
-    dumps = []
-    for file in ("old.db", "fresh.db"):
-        SQLiteStore(tmp_path / file).close()
-        with closing(sqlite3.connect(tmp_path / file)) as connection:
-            numbers = [
-                connection.execute(f"PRAGMA {number}").fetchone() for number in ("user_version", "application_id")
-            ]
-            dumps.append((sorted(connection.iterdump()), numbers))
-
-    assert "ALTER" not in schema.NEWEST
-    assert dumps[0] == dumps[1]
-
-
-@pytest.mark.parametrize("number", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
-def test_numbers_of_64_bits(number: int) -> None:
-    """Every unsigned 64-bit number has its place among SQLite's signed ones, and comes back."""
-    assert -(2**63) <= schema.to_sql(number) < 2**63
-    assert number == schema.from_sql(schema.to_sql(number))
-
-
-def test_states_are_part_of_the_schema() -> None:
-    """The numbers that stand for states in the file never change."""
-    assert {"WAITING": 1, "VERIFIED": 2, "INVALID": 3} == {state.name: int(state) for state in State}
-    assert {"ABSENT": 0, "PARTIAL": 1, "COMPLETE": 2, "FORGOTTEN": 3, "SIZE_MISMATCH": 4} == {
-        state.name: int(state) for state in schema.PayloadState
-    }
 
 
 @pytest.mark.parametrize("last", [4, 3])

@@ -12,7 +12,7 @@ import pytest
 
 from culm.cli import main
 from culm.errors import StoreDamaged
-from culm.spark.inputs import plan
+from culm.spark.reading.inputs import plan
 from culm.store import SQLiteStore
 from culm.store.schema import SCRIPTS, VERSION
 from culm.testing import build_log

@@ -99,11 +99,11 @@ def sessions(scheme: str, listener: Version, caller: Version, folder: Path) -> N
     with listener.serving(theirs, scheme, *_CLUMP) as address:
         caller.run(ours, "sync", *_CLUMP, address, *named)
     for version, home, logs, peer in ((caller, ours, wanted, theirs), (listener, theirs, given, ours)):
-        # By Bushbaby a log comes up to the first payload that the sender lacks.
-        whole = _FORGOTTEN - 1 if scheme == "bushbaby" else _ENTRIES
-        for log, expected in zip(logs, (whole, 2), strict=True):
-            entries = version.json(home, "show", log)
-            assert len(entries) == expected, f"{version.name} holds {len(entries)} entries of {log}, not {expected}"
+        # Bushbaby sends no entry without its payload; earlier versions send nothing above such an entry either.
+        whole = {_ENTRIES - 1, _FORGOTTEN - 1} if scheme == "bushbaby" else {_ENTRIES}
+        for log, expected in zip(logs, (whole, {2}), strict=True):
+            held = len(version.json(home, "show", log))
+            assert held in expected, f"{version.name} holds {held} entries of {log}, not {max(expected)}"
         assert version.json(home, "verify")["invalid"] == 0
         kept_back = author(version, peer), 3
         assert kept_back not in names(version, home), f"{version.name} got a log that was not shared"

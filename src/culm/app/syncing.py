@@ -129,13 +129,15 @@ async def read_bytes(
         context.source.close()
     if peek.is_wrong:
         raise PayloadMismatch("the payload that the peer sent does not match the hash in its entry", entry.place)
+    if not peek.is_complete and peek.over.is_set():
+        raise NotHeld("the peer does not have these bytes")
     if not peek.is_complete:
         raise NetworkError("the peer ended the connection before all bytes had come")
     return bytes(peek.data)
 
 
 async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
-    """Wait until all bytes have come; ``NotHeld`` if the peer ends its answer before, or none came for ``seconds``.
+    """Wait until all bytes have come, the peer has ended its answer, or nothing came for ``seconds``; then hang up.
 
     A peer without them says nothing, or that it has no more to say.
     """
@@ -147,8 +149,11 @@ async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await peek.over.wait()
-    if not (peek.is_complete or peek.is_wrong):
-        raise NotHeld("the peer does not have these bytes")
+    peek.over.set()
+    await session.driver.send_now()  # That the request is cancelled.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await session.driver.end_writing()
 
 
 def _want_again(store: ToolStore, wanted: Mapping[Log, RangeSet]) -> None:

@@ -27,6 +27,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import culm
+from culm import native
 from culm.cli.table import COMMANDS, GROUPS
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 
@@ -96,7 +97,7 @@ class Commands:
 
     def __init__(self) -> None:
         self.root = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
-        self.root.add_argument("--version", action="version", version=f"culm {culm.__version__}")
+        self.root.add_argument("--version", action="version", version=f"culm {culm.__version__}, {native.description}")
         # The common options are accepted before and after the command. SUPPRESS keeps the parser of the command from
         # overwriting a value that was given before it with its own default.
         common = _Parser(add_help=False, argument_default=argparse.SUPPRESS)

@@ -18,7 +18,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from culm import native
 from culm.bamboo.keyfile import is_sealed, load_identity, public_key, read_private
+from culm.bamboo.known import wrong_verdicts
 from culm.cli.command import Commands
 from culm.cli.output import counted, print_result
 from culm.cli.progress import progress_bar
@@ -102,6 +104,7 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     yield from _known_peers(home)
     yield from _disk(home)
     yield from _clock(home)
+    yield _signatures()
     if peers and settings is not None:
         yield from asyncio.run(_peers(settings))
 
@@ -112,6 +115,17 @@ def _home(home: Home) -> Iterator[Finding]:
         yield _problem("home", f"other users can write to {home.path}", f"chmod go-w {home.path}")
     else:
         yield _ok("home", str(home.path))
+
+
+def _signatures() -> Finding:
+    if wrong := wrong_verdicts():
+        return _problem(
+            "signatures",
+            f"libsodium follows another rule here than other nodes: {counted(len(wrong), 'known answer')} differ,"
+            f" {wrong[0]!r} first",
+            "install PyNaCl as it comes from PyPI, which has libsodium inside",
+        )
+    return _ok("signatures", f"libsodium gives all known answers; {native.description}")
 
 
 # -- the store -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from culm.bamboo.verification import Verify
 from culm.bushbaby import Dialect
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
@@ -111,7 +112,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer", metavar="URL", action="append", default=[], type=PeerUrl.parse, help="stay connected to this peer"
     )
-    _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", relay=None)
+    _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", verify=None, relay=None)
     _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar
     add_stateless(parser.add_argument_group("with intervals://"))
     add_proposals(parser)
@@ -210,6 +211,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         avoid_ranges=frozenset(settings["avoid_ranges"]),
         interval=settings["interval"],
         scrub_days=settings["scrub_days"],
+        verify=Verify(settings["verify"]),
         relay=settings["relay"],
         stateless=settings["stateless"],
         proposals=ProposalOptions(**proposing, small=is_small),

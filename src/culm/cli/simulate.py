@@ -4,10 +4,10 @@ import argparse
 from typing import Any
 
 from culm.bamboo.decimal import size_text
-from culm.cli.arguments import number
+from culm.cli.arguments import add_options, number
 from culm.cli.command import Commands
-from culm.cli.output import print_json, print_table
-from culm.cli.spark.options import add_output, job_options
+from culm.cli.output import Stages, print_json, print_table
+from culm.cli.spark import OUTPUT
 from culm.simulation.scenario import PARAMETERS, sweep_of
 
 # The options that are swept, by the scenario's parameters.
@@ -41,7 +41,7 @@ def _add_arguments(simulate: argparse.ArgumentParser) -> None:
         type=number("number of processes"),
         help="scenarios that run at the same time (default: as many as there are cores)",
     )
-    add_output(simulate)
+    add_options(simulate, OUTPUT)
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
@@ -50,9 +50,13 @@ def _simulate(arguments: argparse.Namespace) -> int:
     given = ((name, getattr(arguments, option.replace("-", "_"))) for name, option in _SWEPT.items())
     parameters: dict[str, Any] = {name: values for name, values in given if values is not None}
     scenarios = sweep_of({**parameters, "seed": range(1, arguments.seeds + 1)})
-    options = job_options(arguments)
-    options.pop("master", None)
-    found = run_simulations(scenarios, processes=arguments.processes, **options)
+    found = run_simulations(
+        scenarios,
+        arguments.output,
+        processes=arguments.processes,
+        overwrite=arguments.overwrite,
+        progress=Stages(),
+    )
     if arguments.json:
         print_json({"scenarios": found})
     else:

@@ -72,18 +72,15 @@ COMMANDS = {
     "conformance": {
         "wire check": "find out which items of a protocol a peer keeps to, item by item",
     },
-    "spark.verify": {
+    "spark": {
         "spark": "verify, compare, select and report on Spark",
         "spark verify": "verify every entry of many stores and files",
+        "spark follow": "verify entries as they arrive, and tell which verdicts change",
         "spark forks": "find every fork, its proof, and how far each log is valid",
         "spark report": "make a page and tables of what culm spark verify found",
         "spark select": "select the entries of many requests at once",
-    },
-    "spark.reconcile": {
         "spark fingerprint": "write the record index of a table of verdicts",
         "spark reconcile": "show which entries one table or record index has and another lacks",
-    },
-    "spark.plan": {
         "spark plan": "plan which peer fetches what from which other, within their capacities",
     },
     "simulate": {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from culm.bamboo.verification import Verify
 from culm.bushbaby import Dialect, Limits
 from culm.bushbaby.clump import check_clump
 from culm.node.asking import How, how_of
@@ -88,15 +89,15 @@ class NodeConfig:
     """Everything that a node is told.
 
     ``interval``: seconds between two contacts with a configured peer, and between two questions to a peer for what it
-    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``relay``: see
-    ``culm.node.interests.relay``. ``dialect``: the only one to speak by ``bushbaby://``; None: each peer's own.
-    ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself,
-    first; None: only where there is a list of allowed peers. ``withhold_have``, ``ignore_want``: announce nothing to
-    ``bushbaby://`` peers, send them only what is promoted. ``stateless``: answer ``intervals://`` requests with what is
-    held now, and keep none open for news. ``refuse_ranges``, ``avoid_ranges``: features of ranges that ``culm://``
-    peers must not use in their interests, and that ours do without. ``download``, ``upload``: bytes a second of all
-    peers together, 0: unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in
-    simulations.
+    lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``verify``: how this process
+    checks signatures. ``relay``: see ``culm.node.interests.relay``. ``dialect``: the only one to speak by
+    ``bushbaby://``; None: each peer's own. ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener
+    lets the caller speak, or prove itself, first; None: only where there is a list of allowed peers. ``withhold_have``,
+    ``ignore_want``: announce nothing to ``bushbaby://`` peers, send them only what is promoted. ``stateless``: answer
+    ``intervals://`` requests with what is held now, and keep none open for news. ``refuse_ranges``, ``avoid_ranges``:
+    features of ranges that ``culm://`` peers must not use in their interests, and that ours do without. ``download``,
+    ``upload``: bytes a second of all peers together, 0: unlimited. ``peers``: what differs for single peers.
+    ``surroundings``: the real world, except in simulations.
     """
 
     clump: bytes
@@ -112,6 +113,7 @@ class NodeConfig:
     avoid_ranges: frozenset[Feature] = frozenset()
     interval: float = 30.0
     scrub_days: float = 0.0
+    verify: Verify = Verify.BATCHES
     relay: bool = False
     stateless: bool = False
     proposals: ProposalOptions = field(default_factory=ProposalOptions)

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from culm.bamboo import Entry, Identity
+from culm.bamboo.verification import Verify, check_one_by_one
 from culm.errors import (
     ConfigError,
     CulmError,
@@ -92,6 +93,8 @@ class NodeService:
     def __init__(self, identity: Identity, config: NodeConfig, store: ToolStore, kept: KeptPeers | None = None) -> None:
         self._source = StoreSource(store, config.policy, config.clump)
         self.config = config = replace(config, policy=self._source.policy)
+        if config.verify is Verify.ONE_BY_ONE:
+            check_one_by_one()
         self.sessions: dict[Session[Any], Narrow] = {}  # In the order in which they began.
         self.roster = Roster(identity.public, store.path)
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.

@@ -27,7 +27,10 @@ class Dropped(_AboutProposal):
 
 
 class HeldUp(_AboutProposal):
-    """We lack the entry that the peer wants next of a proposal, and so cannot send what is behind it."""
+    """We lack the entry that the peer wants next of a proposal, and so cannot send what is behind it.
+
+    A payload that we lack and that the peer does not let us skip may stand before that entry.
+    """
 
 
 class Freed(_AboutProposal):

@@ -109,12 +109,18 @@ class Outgoing:
         return True
 
     def is_new_gap(self, source: Source) -> bool:
-        """Whether the peer wants the next item and we lack its entry, for the first time since anything has changed."""
-        target = self.target
-        if target in (self._held_up_at, self._scope.total) or not self._scope.theirs.takes_metadata():
+        """Whether an entry that we lack comes next, for the first time since anything has changed.
+
+        Where a payload that we lack may not be skipped, the entry behind it counts.
+        """
+        scope, target = self._scope, self.target
+        if target in (self._held_up_at, scope.total) or not scope.theirs.takes_metadata():
             return False
         self._held_up_at = target
-        return source.held(self._scope.proposal.log).entries_around(self._scope.sequence.item(target).seq) is None
+        behind = target + self._lacks_mandatory
+        if behind >= scope.total:
+            return False
+        return source.held(scope.proposal.log).entries_around(scope.sequence.item(behind).seq) is None
 
     def is_held_up(self, source: Source) -> bool:
         """Whether a payload that we lack, and may not skip, keeps us from sending the item behind it."""

@@ -14,12 +14,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from culm.errors import ConfigError
 from culm.simulation.scenario import Scenario
 from culm.simulation.sweep import run_scenarios
-from culm.spark.columns import Columns
-from culm.spark.folders import SUMMARY, check_output, whole_folder
-from culm.spark.output import write_batches
+from culm.spark.runtime.columns import arrow
+from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
+from culm.spark.runtime.output import write_table
 
 _KINDS = {
     "STRING": "protocol direction",
@@ -58,8 +60,8 @@ def run_simulations(
         found = run_scenarios(scenarios, processes=processes, ran=ran)
         ran(0, 0)
         for name, rows in (("rounds", found.rounds), ("convergence", found.convergence)):
-            columns = Columns(**{column: _KIND_OF.get(column, "BIGINT") for column in rows[0]})
-            write_batches(columns.batches(tuple(row.values()) for row in rows), columns, folder / name)
+            columns = pa.schema([(column, arrow(_KIND_OF.get(column, "BIGINT"))) for column in rows[0]])
+            write_table(pa.Table.from_pylist(rows, columns), folder / name)
         progress("drawing the charts")
         for name, svg in charts(found).items():
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")

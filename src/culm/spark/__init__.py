@@ -9,19 +9,52 @@ once, and gives the same verdicts::
     entries = spark.read(session, ["node-1.culm", "node-2.culm", "s3a://bucket/*.bundle"])
     verdicts = spark.verify(entries)
 
+``follow`` does the same with entries that arrive, and ``replayed`` reads its change feed.
 ``run`` does all of it, from paths to a folder of Parquet tables, on top of an earlier run if there is a ``State``.
-``register`` makes functions for SQL. ``culm.spark.verify`` explains how entries are verified. Everything else has
-modules of its own: ``forks`` and ``forks_job``, ``select``, ``fingerprint``, ``reconcile``, ``plan``, ``simulate``,
-``report``. A command runs a module named ``job`` or ``*_job``.
-Importing this package loads neither Spark nor Arrow, so that ``culm`` starts without them.
+``register`` makes functions for SQL. ``verification.verify`` explains how entries are verified. The folders::
+
+    storage, reading, batches    where data lie; inputs, cut into tasks; many entries taken apart and checked at once
+    verification                 verdicts, proofs of forks, states; tables of other formats
+    following                    entries that arrive: a query, its change feed, where that goes
+    select, plan, report, reconciliation    what else one wants to know of many logs, a folder each
+    source                       ``spark.read.format("culm")``
+    runtime                      tables, the two engines, sessions, and the shell that every job is wrapped in
+
+A command runs a module named ``job`` or ``*_job``.
+Importing this package takes half a second, for it loads Spark and Arrow, or raises a ``ConfigError`` that says how to
+install them. So no other part of Culm imports it before it is needed.
 """
 
-from culm.spark.functions import register
-from culm.spark.job import run
-from culm.spark.reading import read, read_entries
-from culm.spark.session import session
-from culm.spark.state import State
-from culm.spark.summary import Summary
-from culm.spark.verify import rejects, verify
+from importlib.util import find_spec
 
-__all__ = ["State", "Summary", "read", "read_entries", "register", "rejects", "run", "session", "verify"]
+from culm.errors import ConfigError
+
+# Before the other imports, because the first of them would say no more than that there is no such module.
+for _needed in ("pyspark", "pyarrow", "pandas"):  # Spark's Arrow functions look for pandas
+    if find_spec(_needed) is None:
+        raise ConfigError('Spark is not installed: pip install "culm[spark]"')
+
+from culm.spark.following.changes import replayed
+from culm.spark.following.query import follow
+from culm.spark.functions import function, register
+from culm.spark.reading.entries import read, read_entries
+from culm.spark.runtime.session import session
+from culm.spark.verification.job import run
+from culm.spark.verification.state import State
+from culm.spark.verification.summary import Summary
+from culm.spark.verification.verify import rejects, verify
+
+__all__ = [
+    "State",
+    "Summary",
+    "follow",
+    "function",
+    "read",
+    "read_entries",
+    "register",
+    "rejects",
+    "replayed",
+    "run",
+    "session",
+    "verify",
+]

@@ -14,56 +14,66 @@ Numbers are whole, from 1 to 2^64 - 1, of any type that SQL has for them; others
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import from_arrow_type
 
 from culm.bamboo import MAX_U64, Entry, lipmaa
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.verification import is_signed
 from culm.errors import ConfigError, InvalidEntry
 from culm.ranges import Range, read_range
-from culm.spark.columns import UNSIGNED
+from culm.spark.runtime.columns import UNSIGNED, arrow
+from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+_NAMES = ("culm_decode", "culm_is_signed", "culm_lipmaa", "culm_author", "culm_in_range")
 
 
 def register(spark: SparkSession) -> None:
     """Make the functions known to a session's SQL. They are gone when the session ends."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.functions import arrow_udf
+    for name in _NAMES:
+        spark.udf.register(name, _made(name))
 
-    from culm.spark.source.rows import DECODED
 
-    struct = ", ".join(f"{name}: {kind}" for name, kind in DECODED.items())
-    kinds: dict[str, tuple[Callable[..., pa.Array], str]] = {
-        "culm_decode": (_decode, f"STRUCT<{struct}>"),
-        "culm_is_signed": (_is_signed, "BOOLEAN"),
-        "culm_lipmaa": (_lipmaa, UNSIGNED),
-        "culm_author": (_author, "STRING"),
-        "culm_in_range": (_in_range, "BOOLEAN"),
+def function(name: str) -> Callable[..., Column]:
+    """One of the functions for columns of DataFrames: ``function("culm_author")("author")``.
+
+    It needs no registration, which a pipeline of ``pyspark.pipelines`` does not allow. ``ConfigError`` for other names.
+    """
+    if name not in _NAMES:
+        raise ConfigError(f"{name!r} is none of {', '.join(_NAMES)}")
+    made: Callable[..., Column] = _made(name)
+    return made
+
+
+def _made(name: str) -> Any:  # noqa: ANN401 - Spark's types know functions of one or two kinds only
+    struct = pa.struct([(name, arrow(kind)) for name, kind in DECODED.items()])
+    kinds: dict[str, tuple[Callable[..., pa.Array], pa.DataType]] = {
+        "culm_decode": (_decode, struct),
+        "culm_is_signed": (_is_signed, pa.bool_()),
+        "culm_lipmaa": (_lipmaa, arrow(UNSIGNED)),
+        "culm_author": (_author, pa.string()),
+        "culm_in_range": (_in_range, pa.bool_()),
     }
-    for name, (function, kind) in kinds.items():
-        # Spark looks at the hints to see that these are functions of arrays; here they are only names, as Arrow is not
-        # loaded before it is needed.
-        function.__annotations__.update(dict.fromkeys(function.__annotations__, pa.Array))
-        made: Any = arrow_udf  # its types know functions of one or two kinds only
-        spark.udf.register(name, made(function, kind))
+    given, kind = kinds[name]
+    # Spark looks at the hints to see that these are functions of arrays; here they are only names, as Arrow is not
+    # loaded before it is needed.
+    given.__annotations__.update(dict.fromkeys(given.__annotations__, pa.Array))
+    make: Any = arrow_udf
+    return make(given, from_arrow_type(kind))  # a type written in SQL would be a question to the server
 
 
 def _decode(encoded: pa.Array) -> pa.Array:
-    from culm.spark.source.rows import decoded
-
     return decoded(encoded.to_pylist())
 
 
 def _is_signed(encoded: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     return pa.array([_signed(one) for one in encoded.to_pylist()], pa.bool_())
 
 
@@ -76,22 +86,16 @@ def _signed(encoded: bytes | None) -> bool | None:
 
 
 def _lipmaa(numbers: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     found = [_number(one) for one in numbers.to_pylist()]
     return pa.array([lipmaa(one) if one and one > 1 else None for one in found], pa.uint64()).cast(pa.decimal128(20, 0))
 
 
 def _author(keys: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     found = keys.to_pylist()
     return pa.array([author_text(one) if one and len(one) == AUTHOR_BYTES else None for one in found], pa.string())
 
 
 def _in_range(ranges: pa.Array, numbers: pa.Array) -> pa.Array:
-    import pyarrow as pa
-
     pairs = zip(ranges.to_pylist(), map(_number, numbers.to_pylist()), strict=True)
     found = [None if text is None or one is None else _range(text).covers(one) for text, one in pairs]
     return pa.array(found, pa.bool_())

@@ -10,7 +10,7 @@ from culm.errors import BadSignature, HoldingAreaFull, Place
 from culm.node.bushbaby.refusals import Refusals
 from culm.testing import build_log
 from tests.bushbaby.peers import send_items
-from tests.node.bushbaby.test_session import Deployed
+from tests.node.bushbaby.deployed import Deployed
 from tests.node.links import run, stream_pair
 from tests.node.peers import until
 from tests.store.below import let_nothing_wait

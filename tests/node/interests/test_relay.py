@@ -91,12 +91,29 @@ def test_the_most_exact_interest_counts() -> None:
 
 
 def test_everything() -> None:
-    """A peer that wants every author makes the relay want everything; a node that does so already tells no union."""
+    """A peer that wants all authors makes the relay want everything; without peers it wants what the operator wants."""
     changes = Changes()
     changes.relay.hear("one", Interests({(): EVERYTHING}))
-    assert changes.wanted() is None
+    assert changes.relay.policy_for().interest((BOB, 7)) == EVERYTHING
+    assert not changes.relay.policy_for("one").wants((BOB, 7))
     assert {(ALICE, 1): "01e005"} == changes.wanted("one")
     assert Changes(Policy()).wanted() is None
+
+
+def test_named_logs_stay_named() -> None:
+    """Whoever wants everything still asks by name for the logs that the operator or a peer names.
+
+    By intervals and proposals a node asks for logs that it can name; that of everything says none.
+    """
+    changes = Changes()
+    changes.relay.hear("one", Interests({(): EVERYTHING}))
+    changes.relay.hear("two", Interests({(): NOTHING, (BOB, 2): ENTRY_6}))
+    assert [(ALICE, 1), (BOB, 2)] == list(changes.relay.policy_for().interests or ())
+
+    changes = Changes(Policy())
+    changes.relay.hear("two", Interests({(): NOTHING, (BOB, 2): ENTRY_6}))
+    assert [(BOB, 2)] == list(changes.relay.policy_for().interests or ())
+    assert changes.relay.policy_for().wants((ALICE, 7))
 
 
 def test_the_operator_decides() -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from culm.node.interests.missing import EVERYTHING
-from culm.ranges import RangeSet
+from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log
 from tests.node.holdings import a_store, key
 from tests.node.quiet import IntervalEnd, talk
@@ -74,3 +74,53 @@ def test_a_gap_of_the_peer_hides_nothing_behind_an_entry_that_came_otherwise(whe
         talk(asks, serves)
         assert all(stored.payload_complete for stored in near.entries(key(log)))
         assert max(asks.arriving.payloads.values()) == 1
+
+
+def test_an_open_path_follows_a_log_that_grows_from_one_entry() -> None:
+    """A live session that wants the path from the newest entry down to 2 gets entry 2, once the peer has it.
+
+    Both have told each other of entry 1. So the peer confirms that entry first, and announces what follows after it.
+    """
+    log = build_log(2)
+    with ExitStack() as stack:
+        near, far = (stack.enter_context(a_store()) for _ in range(2))
+        near.add(log.items(log.entries[:1]))
+        far.add(log.items(log.entries[:1]))
+        path = RangeSet([read_range("2.. sparse")])
+        asks, serves = IntervalEnd(near, path, live=True), IntervalEnd(far, EVERYTHING, live=True)
+        stack.callback(asks.close)
+        stack.callback(serves.close)
+        for side in (asks, serves):
+            side.follower.add([key(log)])
+        talk(asks, serves)
+        far.add(log.items(log.entries[1:]))
+        serves.arriving.changed.add(key(log))
+        asks.follower.poll()
+        talk(asks, serves)
+        assert [1, 2] == [stored.entry.seq for stored in near.entries(key(log))]
+
+
+@pytest.mark.parametrize("kept", [(1, 2), (1,)], ids=["with payloads", "of entries only"])
+@pytest.mark.parametrize("asking", ["few", "many"])
+def test_a_fork_shows_between_parts_without_a_common_newest_entry(asking: str, kept: tuple[int, ...]) -> None:
+    """One holds 1 and 4 of a branch, without payloads, the other one 1 and 2 of another: they differ at entry 1.
+
+    Neither holds an entry of the other's newest number. The paths down from there have entry 1 in common.
+    """
+    log, other = build_log(4), build_log(2, payload_size=9)
+    with ExitStack() as stack:
+        few, many = (stack.enter_context(a_store()) for _ in range(2))
+        few.add((log.entries[seq - 1], None) for seq in (1, 4))
+        many.add((entry, payload if len(kept) > 1 else None) for entry, payload in other.items())
+        sides = {"few": few, "many": many}
+        near = sides.pop(asking)
+        (far,) = sides.values()
+        interest = EVERYTHING if asking == "many" else RangeSet([read_range("8..11 sparse")])
+        asks, serves = IntervalEnd(near, interest, live=True), IntervalEnd(far, RangeSet(()), live=True)
+        stack.callback(asks.close)
+        stack.callback(serves.close)
+        asks.follower.add([key(log)])
+        talk(asks, serves)
+        asks.follower.settle()  # A peer without any payload does not say which is its newest.
+        talk(asks, serves)
+        assert list(near.fork_proofs(key(log)))

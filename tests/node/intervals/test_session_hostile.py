@@ -21,7 +21,7 @@ from culm.intervals.messages import Activate, Eager, RequestCredit, ResponseCred
 from culm.node.sessions.stats import PeerSilent
 from culm.testing.builders import LogBuilder, build_log, tampered
 from tests.node.links import QUICK, run, stream_pair
-from tests.node.peers import Peer, Rogue, key, syncs, until
+from tests.node.peers import Peer, Rogue, key, reads_nothing, syncs, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,26 +175,7 @@ def test_requests_without_credit(peers: list[Peer]) -> None:
 
 def test_a_peer_that_never_reads_is_dropped(peers: list[Peer]) -> None:
     """Whoever asks for much and reads nothing holds up itself, and is dropped; others get on meanwhile."""
-    alice, bob, _ = peers
-    log = LogBuilder(build_log(1).identity)
-    log.append(bytes(8_000_000))
-    small = build_log(5, seed=3)
-    alice.store.add([*log.items(), *small.items()])
-    limits = replace(QUICK, idle_seconds=1.0)
-
-    async def main() -> None:
-        near, far = await stream_pair()
-        slow = alice.session(near, limits=limits)
-        task = asyncio.create_task(slow.run())
-        far[1].write(GRANT + push_message(Request(0, *key(log), Regular(At(1, 0), At(1, 0)))))
-        far[1].transport.pause_reading()
-        await until(lambda: slow.stats.bytes_sent > 10_000)
-        await syncs(bob, alice, [key(small)])
-        with pytest.raises(PeerSilent):
-            await asyncio.wait_for(task, 10)
-
-    run(main)
-    assert bob.numbers(key(small)) == [1, 2, 3, 4, 5]
+    reads_nothing(peers, GRANT + push_message(Request(0, *key(build_log(1)), Regular(At(1, 0), At(1, 0)))))
 
 
 @pytest.mark.parametrize("half", [b"", bytes.fromhex("02 05")])

@@ -30,7 +30,7 @@ from culm.store import PayloadState
 from culm.testing.builders import LogBuilder, build_log, tampered
 from culm.wire.bymux import INFINITE, packet
 from tests.node.links import QUICK, run, stream_pair
-from tests.node.peers import Rogue, key, sync, syncs, until
+from tests.node.peers import Rogue, key, reads_nothing, sync, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,26 +165,7 @@ def test_too_many_proposals(peers: list[ProposalPeer]) -> None:
 
 def test_a_peer_that_never_reads_is_dropped(peers: list[ProposalPeer]) -> None:
     """Whoever asks for much and reads nothing holds up itself, and is dropped; others get on meanwhile."""
-    alice, bob, _ = peers
-    log = LogBuilder(build_log(1).identity)
-    log.append(bytes(8_000_000))
-    small = build_log(5, seed=3)
-    alice.store.add([*log.items(), *small.items()])
-    limits = replace(QUICK, idle_seconds=1.0)
-
-    async def main() -> None:
-        near, far = await stream_pair()
-        slow = alice.session(near, limits=limits)
-        task = asyncio.create_task(slow.run())
-        far[1].write(greeting(INFINITE - 1) + says(Proposal(0, *key(log), 1)))
-        far[1].transport.pause_reading()
-        await until(lambda: slow.stats.bytes_sent > 10_000)
-        await syncs(bob, alice, [key(small)])
-        with pytest.raises(PeerSilent):
-            await asyncio.wait_for(task, 10)
-
-    run(main)
-    assert bob.numbers(key(small)) == [1, 2, 3, 4, 5]
+    reads_nothing(peers, greeting(INFINITE - 1) + says(Proposal(0, *key(build_log(1)), 1)))
 
 
 def test_a_bomb(peers: list[ProposalPeer]) -> None:

@@ -152,7 +152,7 @@ class Browser:
 
     def until(self, condition: Callable[[], Any]) -> Any:
         """Wait for what is still to come."""
-        return WebDriverWait(self.driver, 20, 0.05, self.PASSING).until(lambda _: condition())
+        return WebDriverWait(self.driver, 60, 0.05, self.PASSING).until(lambda _: condition())
 
     def shows(self, text: str, selector: str = "main") -> None:
         """Wait for a text."""
@@ -319,6 +319,7 @@ def test_news_arrive_by_themselves(node: Running, browser: Browser) -> None:
     browser.shows("not connected")
     assert "Connection refused" in browser.text()
     brought = build_log(41, seed=30, log_id=4)
+    browser.until(lambda: node.store.logs_by(brought.identity.public))  # a log that is not there yet is an error 404
     browser.open(node, place_of(brought))
     browser.until(lambda: len(browser.all(".field .cell")) == 40)
     node.peer.add(brought.items(brought.entries[-1:]))

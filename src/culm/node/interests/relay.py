@@ -70,14 +70,13 @@ class Relay:
     def policy_for(self, peer: object = None) -> Policy:
         """The operator's policy with what all peers want but this one.
 
-        It is unchanged if the node wants everything. If a peer wants something of every author, the node asks for
-        everything.
+        If a peer wants something of every author, the node asks for everything. Logs that somebody names stay named
+        then, because by some protocols a node can ask only for logs that it can name.
         """
         others = [told for other, told in self._told.items() if other is not peer]
-        if self._policy.interests is None or self._policy.hoard or not others:
+        if not others:
             return self._policy
-        if any(told.get(()) for told in others):
-            return replace(self._policy, interests=None)
+        everything = self._policy.hoard or self._policy.interests is None or any(told.get(()) for told in others)
         theirs = self._told.get(peer, {})
         everyone = [self._own, *others]
         keys = list(dict.fromkeys(key for told in everyone for key in told if key))[:MOST_KEYS]
@@ -91,7 +90,7 @@ class Relay:
                 if is_total:
                     self._total[key] = ranges
             merged[key[0] if len(key) == 1 else key] = ranges
-        return replace(self._policy, interests=merged)
+        return replace(self._policy, interests=merged, hoard=everything)
 
 
 def _of(told: _Encoded, key: Key) -> Iterable[bytes]:

@@ -124,8 +124,10 @@ class Followed:
     spans: list[Span] = field(default_factory=list)  # Asked for.
     exhausted: set[tuple[int, Content]] = field(default_factory=set)  # Where spans begin that the peer has no more of.
     newest: int | None = None  # The number of the peer's newest payload, 0 if it has none; None while it is not known.
+    unsure: int = -1  # The question for it, kept open while the answer may tell of entry 1 only, or go on with entry 2.
     questions: dict[int, str] = field(default_factory=dict)  # Questions (see the follower) without an answer, by id.
     were_asked: set[str] = field(default_factory=set)  # The names of all questions that were asked.
+    is_compared: bool = False  # The peer has said whether its entry of our newest number is ours.
     started: dict[str, int] = field(default_factory=dict)  # The number at which the answer to a question begins.
     pools: set[int] = field(default_factory=set)  # Members of certificate pools that were asked for in this round.
     gaps: set[tuple[int, Content]] = field(default_factory=set)  # Numbers at which the peer's answers stopped.

@@ -18,7 +18,8 @@ bring news for as long as it stays open.
   each number at which its entries can go on (``culm.node.interests.missing.resumptions``).
 - ``head``: is the peer's entry at our newest number the same as ours? The question names our entry's hash, so that a
   fork shows even when neither side has anything new.
-- ``shared``: the same at *the peer's* newest number, if its log ends below ours.
+- ``shared``: the same at *the peer's* newest number, or at the first number that we hold on the path down from there,
+  if the peer holds no entry of our newest number.
 - ``fork``: which is the lowest fork that the peer knows? Asked of a log that we know to be forked, because all else
   about it is asked for with local forks, which are shown only where they lie.
 - ``doubt``: send the entry of a number at which the peer seems to hold another one. (This one is eager.) The same
@@ -180,6 +181,8 @@ class Follower:
         followed.exhausted.clear()
         followed.gaps.clear()
         followed.were_asked.clear()
+        followed.is_compared = False
+        self._forget_unsure(followed)
         followed.lowest = 1
         followed.phase = Phase.READY
         self.todo.append(followed)
@@ -273,8 +276,8 @@ class Follower:
             if self._source.lookup(followed.log).is_forked:  # All else is asked for with local forks.
                 interval = MetadataOnly(1, ascending=True, dist=0, own=self._hash_of(followed.log, 1))
                 self._question(followed, "fork", interval, forks=intervals.Forks.DEFAULT)
-        if followed.newest and "shared" not in followed.were_asked:
-            self._ask_at_their_newest(followed, followed.newest)
+        if followed.newest is not None and not followed.is_compared:
+            self._ask_below_their_newest(followed, followed.newest)
         if followed.doubted is not None:
             interval = MetadataOnly(followed.doubted, ascending=True, dist=0)
             self._question(followed, "doubt", interval, lazy=False)
@@ -304,17 +307,21 @@ class Follower:
         lookup = self._source.lookup(followed.log)
         return followed.interest == EVERYTHING and not (is_bounded or followed.spans) and lookup.entry_extent() is None
 
-    def _ask_at_their_newest(self, followed: Followed, newest: int) -> None:
-        """Ask whether the peer's newest entry is ours, where the peer's log ends below ours.
+    def _ask_below_their_newest(self, followed: Followed, newest: int) -> None:
+        """Ask whether an entry is ours that both hold, if the peer holds none of our newest number.
 
-        The question "head" is about a number at which such a peer holds nothing. Without this one a fork would stay
-        hidden from a peer that does not want the log, because it asks nothing itself.
+        A side with a certified entry holds the path from it down to entry 1. So two such sides hold one entry
+        in common at least. Without this question a fork would stay hidden from a peer that does not want the log,
+        because it asks nothing itself. ``newest``: 0 if the peer has no payload; it may hold entries all the same.
         """
-        followed.were_asked.add("shared")
         lookup = self._source.lookup(followed.log)
         extent = lookup.entry_extent()
-        if extent is not None and extent[1] > newest and lookup.entries_around(newest) is not None:
-            self._compare(followed, "shared", newest)
+        is_told = extent is not None and followed.offered is not None and extent[1] <= newest
+        if is_told or "head" not in followed.were_asked or "shared" in followed.were_asked:
+            return
+        held = (seq for seq in path(newest or 1, 1) if lookup.entries_around(seq) is not None)
+        if (seq := next(held, None)) is not None:
+            self._compare(followed, "shared", seq)
 
     def _compare(self, followed: Followed, name: str, seq: int) -> None:
         """Ask whether the peer's entry of a number is ours."""
@@ -459,7 +466,9 @@ class Follower:
                 self._started(request_id, start)
             case intervals.Announced(request_id, items) if request_id in self._by_id:
                 followed, span = self._by_id[request_id]
-                if span is None:
+                if request_id == followed.unsure:
+                    self._has_more(followed)
+                elif span is None:
                     self._question_said(followed, request_id, items)
                 elif request_id == span.lazy:
                     self.missing += (items + 1) // 2
@@ -568,16 +577,35 @@ class Follower:
 
     def _question_said(self, followed: Followed, request_id: int, items: int) -> None:
         name, ours = followed.questions[request_id], self._connection.ours.requests.get(request_id)
+        followed.is_compared |= name == "head" and items > 0
         start = followed.started.get(name, 0)
         if name == "newest" and start:
             # The start is one below the newest payload, unless that is entry 1.
             pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
-            followed.newest = 1 if start == 1 and items == pool + 2 else start + 1
-            followed.doubted = self._claimed(followed.log, followed.newest) or followed.doubted
+            if start == 1 and items == pool + 2:
+                followed.unsure = request_id
+            self._is_newest(followed, 1 if request_id == followed.unsure else start + 1)
         self._question_over(followed, request_id)
 
-    def _question_over(self, followed: Followed, request_id: int) -> None:
+    def _has_more(self, followed: Followed) -> None:
+        """The answer that seemed to be about a single entry goes on: the newest payload is that of entry 2."""
+        self._forget_unsure(followed)
+        self._is_newest(followed, 2)
+        if followed.phase is Phase.DONE:
+            followed.phase = Phase.READY
+            self.todo.append(followed)
+
+    def _is_newest(self, followed: Followed, seq: int) -> None:
+        followed.newest = seq
+        followed.doubted = self._claimed(followed.log, seq) or followed.doubted
+
+    def _forget_unsure(self, followed: Followed) -> None:
+        request_id, followed.unsure = followed.unsure, -1
         self._drop(request_id)
+
+    def _question_over(self, followed: Followed, request_id: int) -> None:
+        if request_id != followed.unsure:
+            self._drop(request_id)
         name = followed.questions.pop(request_id, "")
         if name == "newest" and followed.newest is None:
             followed.newest = 0

@@ -115,14 +115,16 @@ class Offers:
             # The peer proposes behind an entry that it holds; behind which entry we do, does not tell about the peer.
             outer = None if exchange.is_ours else outer_seq(exchange.proposal)
             known = max(offered.known, outer or 0)
-            for low, high in self._runs(log, exchange, item.seq, offered.numbers):
+            behind = item.seq + item.is_payload  # The entry of a payload that is lacking has come before it.
+            for low, high in self._runs(log, exchange, behind, offered.numbers):
                 proposal = self._proposal(exchange, low, high, known)
                 if proposal is not None:
                     yield proposal
 
     def _runs(self, log: Log, exchange: Exchange, at: int, offered: Runs) -> Iterator[Run]:
         """The runs from a number on that are held, wanted, and not offered; of a path, runs of its members."""
-        members, last = exchange.sequence.path, MAX_U64 if exchange.end is None else exchange.end
+        # An end that we have lowered is one of what we want, not of what the peer does.
+        members, last = exchange.sequence.path, (exchange.end if exchange.is_ours else exchange.proposal.end) or MAX_U64
         held = self._source.held(log)
         at = max(at, exchange.proposal.start)
         if members is not None:

@@ -364,7 +364,10 @@ class Proposer:
             is_mid_payload = proposal.lower is None and (proposal.offset or 0) > 0
             rest_is_enough = exchange.begun is not None and exchange.incoming.index == 0
             first = proposal.start + (is_mid_payload and not rest_is_enough)
-            if first <= low and (exchange.end is None or high <= exchange.end):
+            # What is behind an end that the peer has lowered is proposed when this proposal is over: the peer holds
+            # nothing there yet, and would lower the end of each further proposal, too.
+            end = proposal.end if exchange.is_ours else exchange.end
+            if first <= low <= (exchange.end or MAX_U64) and high <= (end or MAX_U64):
                 return True
         return False
 
@@ -406,9 +409,6 @@ class Proposer:
         exchange = self.connection.exchanges.get(event.id)
         if exchange is not None and event.eagerness not in (None, NOTHING):
             self._note_claim(exchange.proposal)
-        followed = None if exchange is None else self.logs.get(exchange.proposal.log)
-        if exchange is not None and followed is not None and event.end is not None and event.id in followed.open:
-            followed.given_up.add((exchange.proposal.start, exchange.proposal.end))  # The peer wants no more than that.
 
     def _cancelled(self, proposal: Proposal, cancel: proposals.Cancel) -> None:
         if cancel.entries:
@@ -488,6 +488,9 @@ class Proposer:
                 self.refused.add(log)
             connection.cancel(proposal.id, Code.RESOURCE_LIMIT if self.is_ending else Code.DO_NOT_RETRY)
             return
+        if followed is None and not interest and self._is_behind_ours(proposal):
+            followed = self.logs[log] = _Followed(log, interest)
+            self._queue(log)
         wanted = bool(interest) and not proposal.payload_only and self._wants(interest, proposal)
         if wanted and not proposals.can_rebuild(proposal, self.source):
             if proposal.end is None and (followed is None or self._begins_earlier(followed, proposal)):
@@ -524,6 +527,14 @@ class Proposer:
         """
         gaps = islice(self.gaps.of(followed.log, followed.interest), _LOOKED_AT)
         return any(gap.high == MAX_U64 and gap.low <= proposal.start for gap in gaps)
+
+    def _is_behind_ours(self, proposal: Proposal) -> bool:
+        """Whether a proposal names only entries behind all that we hold of its log.
+
+        Where we want nothing of the log, neither side would send anything then, and a fork below would never show.
+        """
+        extent = self.source.lookup(proposal.log).entry_extent()
+        return extent is not None and extent[1] < (outer_seq(proposal) or 0)
 
     def _sizes(self, interest: RangeSet) -> tuple[int, int]:
         """The least and greatest payload size that any part of an interest wants, within those of the session."""

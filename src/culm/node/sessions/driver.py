@@ -60,7 +60,7 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
-        self._was_heard = self._was_open = False
+        self._was_heard = self._was_open = self._has_ended = False
         self._kept_at = self._began_at  # When the speaker was asked for a sign of life last.
         self._unsent_at: float | None = None  # When bytes began to wait for the peer; None: none wait.
 
@@ -94,7 +94,14 @@ class Driver(Generic[EventT]):
             self._put_out()
 
     async def end_writing(self) -> None:
-        """Tell the peer that nothing more comes, and wait until it hangs up, which ends the session."""
+        """Tell the peer that nothing more comes, and wait until it hangs up, which ends the session.
+
+        What the peer sends until then is read. Closing at once would make the system answer it with a reset, and the
+        peer would take the connection for broken. TLS cannot end one direction: then the session ends at once.
+        """
+        if not self._writer.transport.can_write_eof():
+            return
+        self._has_ended = True
         self._writer.write_eof()
         await asyncio.Future()
 
@@ -181,6 +188,8 @@ class Driver(Generic[EventT]):
             self._wake.clear()
             more = await self._speaker.compose()
             sent = await self._send()
+            if self._has_ended:
+                await asyncio.Future()  # Nothing that is composed could be sent any more.
             if not (more or sent):
                 await self._speaker.check_done()
                 await self._wait()
@@ -200,7 +209,7 @@ class Driver(Generic[EventT]):
     def _put_out(self) -> int:
         """Hand bytes to the socket, in the order in which the connection gives them; how many. Holds the lock."""
         speaker = self._speaker
-        data = speaker.connection.data_to_send(WRITE_BYTES)
+        data = b"" if self._has_ended else speaker.connection.data_to_send(WRITE_BYTES)
         now = clock()
         if data:
             self.spoke_at = now

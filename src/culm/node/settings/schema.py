@@ -7,6 +7,7 @@ alone: unit first, then what is counted, then special values.
 from dataclasses import dataclass, fields
 from typing import Any
 
+from culm.bamboo.verification import Verify
 from culm.bushbaby import Dialect, Limits
 from culm.node.config import NodeLimits
 from culm.node.settings import kinds
@@ -87,6 +88,8 @@ NODE = Section(
         Key("download", kinds.RATE, 0, "bytes a second received from all peers together; 0: no limit"),
         Key("upload", kinds.RATE, 0, "bytes a second sent to all peers together; 0: no limit"),
         Key("scrub_days", kinds.DAYS, 0.0, "days in which the node reads all payloads once, to find damage; 0: never"),
+        Key("verify", kinds.choice(*(way.value for way in Verify)), Verify.BATCHES.value,
+            "how signatures are checked: many at once where the native core is, or one by one"),
         Key("hoard", kinds.FLAG, False, "ask for everything that peers announce, not only for what you follow"),
         Key("relay", kinds.FLAG, False, "also ask for what culm:// peers want, on their behalf"),
         Key("promote", kinds.LOGS, (), "logs that are sent to every peer, even unasked"),

@@ -27,19 +27,15 @@ than ``sum of B(S) min over S of (cost + price) - sum of price(p) u c(p)``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
-    Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 TOLERANCE = 1.002
 """The weighting ends once the greatest load is within 0.2 % of the bound. A smaller value takes more rounds, for a

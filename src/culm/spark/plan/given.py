@@ -7,17 +7,17 @@ read is not: it becomes a reject (``culm.spark.plan.rows``), because tables of m
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.spark.output import place_of
 from culm.spark.plan.balance import PeerTerms
-from culm.spark.plan.rows import GIVEN, HAVE, SIZES, WANT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame, SparkSession
+from culm.spark.plan.rows import HAVE, SIZES, WANT, Given
+from culm.spark.runtime.columns import types
+from culm.spark.runtime.onspark import fitted
+from culm.spark.runtime.output import place_of
 
 N = TypeVar("N", int, float)
 _NUMBER = ("string", "tinyint", "smallint", "int", "bigint", "decimal")
@@ -50,20 +50,19 @@ def read_rows(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def given(table: DataFrame, name: str) -> DataFrame:
-    """The rows of the table ``name`` (``have``, ``want`` or ``sizes``) as ``GIVEN``.
+    """The rows of the table ``name`` (``have``, ``want`` or ``sizes``) as ``Given``.
 
     ``ConfigError`` if a column is missing or of a wrong type.
     """
-    types, columns = dict(table.dtypes), dict.fromkeys(GIVEN.names, "NULL")
-    columns["given"] = f"'{name}'"
+    kinds, forms = dict(table.dtypes), dict[str, str | None].fromkeys(Given._fields)
     for column, accepted in _COLUMNS[name].items():
-        kind = types.get(column)
+        kind = kinds.get(column)
         if kind is None:
             raise ConfigError(f"the table {name!r} has no column {column!r}; it needs {', '.join(_COLUMNS[name])}")
         if kind.partition("(")[0] not in accepted:
             raise ConfigError(f"the column {column!r} of the table {name!r} cannot be of the type {kind.upper()}")
-        columns[f"{column}_text" if accepted is _BYTES and kind == "string" else column] = column
-    return table.selectExpr(*(f"CAST({value} AS {GIVEN.types[one]}) AS {one}" for one, value in columns.items()))
+        forms[f"{column}_text" if accepted is _BYTES and kind == "string" else column] = column
+    return fitted(table, types(Given), **forms).withColumn("given", functions.lit(name))
 
 
 def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:

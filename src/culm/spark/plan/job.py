@@ -15,23 +15,17 @@ with ``;`` between several.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from culm.errors import ConfigError
-from culm.spark.folders import SUMMARY, check_not_inside, whole_folder
-from culm.spark.output import kept
 from culm.spark.plan.given import read_rows
 from culm.spark.plan.planning import plan
-from culm.spark.plan.tables import TABLES
-from culm.spark.running import running, silent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from culm.spark.plan.tables import PlanSummary
+from culm.spark.plan.tables import TABLES, PlanSummary
+from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
+from culm.spark.runtime.shell import job
 
 
 def run_plan(
@@ -43,30 +37,31 @@ def run_plan(
     peers: str | None = None,
     master: str = "local[*]",
     overwrite: bool = False,
-    progress: Callable[[str], None] = silent,
+    progress: Callable[[str], None] | None = None,
     **settings: Any,  # noqa: ANN401 - as ``plan`` takes them
 ) -> PlanSummary:
     """Plan, and write the folder ``output``: all of it or, on failure, none.
 
     ``settings`` and the tables are those of ``culm.spark.plan.plan``. ``master``, ``overwrite``, ``progress`` and the
-    errors are those of ``culm.spark.job.run``.
+    errors are those of ``verification.job.run``.
     """
-    output = output.absolute()
     given = {"have": have, "want": want, "sizes": sizes, "peers": peers}
     inputs = {name: Path(path).absolute() for name, path in given.items() if path is not None}
     for path in inputs.values():
         if not path.exists():
             raise ConfigError(f"{path}: there is no such file or folder")
-        check_not_inside(path, output, overwrite=overwrite)
-    with running(master, progress) as spark, whole_folder(output) as folder:
+    reads = inputs.values()
+    with (
+        job("plan", output, reads, mode=settings, overwrite=overwrite, progress=progress) as run,
+        run.spark(master) as spark,
+    ):
         tables: dict[str, Any] = {name: read_rows(spark, path) for name, path in inputs.items()}
-        progress("comparing what is held and what is wanted")
+        run.say("comparing what is held and what is wanted")
         planned = plan(spark, **tables, **settings)
-        progress("writing the plan")
+        run.say("writing the plan")
+        engine = OnSpark(spark, run.folder / "work")
         written: dict[str, Any] = {
-            name: kept(getattr(planned, name), folder / name, schema) for name, schema in TABLES.items()
+            name: frame_of(SparkTable(engine, table, getattr(planned, name)).kept(run.folder / name))
+            for name, table in TABLES.items()
         }
-        summary = replace(planned, **written).summary()
-        text = json.dumps(summary.as_dict(), indent=2)
-        (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
-        return summary
+        return run.done(replace(planned, **written).summary())

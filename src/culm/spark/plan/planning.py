@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import reduce
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from functools import partial, reduce
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
-from culm.spark.columns import mapped
-from culm.spark.plan.balance import Class, PeerTerms, balance
+from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import given, read_terms
-from culm.spark.plan.rows import CHECKED, COUNTED, GIVEN, GROUPED, HAVE, SIZES, SPLIT, WANT, Pass, check, read_counted
-from culm.spark.plan.split import arcs_by_bucket
-from culm.spark.plan.tables import Plan, loads, rejects, transfers, unserved
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from pyspark.sql import DataFrame, SparkSession
-
-    from culm.spark.plan.balance import Balance
-    from culm.spark.plan.split import Key
+from culm.spark.plan.rows import HAVE, SIZES, WANT, Checked, Counted, Given, Pass, check, read_counted
+from culm.spark.plan.split import Key, arcs_by_bucket
+from culm.spark.plan.tables import Plan, Refused, Transfer, Unserved, loads
+from culm.spark.runtime.columns import rows
+from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 
 METADATA_BYTES, PAYLOAD_BYTES = 300, 1000
 """Bytes counted for an entry of a log without sizes: about what an entry has, and a short message as payload."""
@@ -63,53 +59,35 @@ def plan(
     Two Spark jobs run at once, the rest when the tables are used. Rows that cannot be read are in ``rejects``.
     ``ConfigError`` for columns that are missing or of a wrong type, and for peers without a sensible capacity.
     """
-    from pyspark.sql import DataFrame
-
     if rounds < 1:
         raise ConfigError(f"{rounds} rounds: a plan has at least one round")
     terms = None if peers is None else read_terms(peers)
     read = [given(have, HAVE), given(want, WANT)] + ([] if sizes is None else [given(sizes, SIZES)])
-    tables = reduce(DataFrame.unionByName, read)
-    checked = tables.mapInArrow(mapped(GIVEN, check, CHECKED), CHECKED.ddl)
-    rows = _grouped(checked, buckets)
-    grouped = rows.where("reason IS NULL").select(*GROUPED.names)
+    tables = SparkTable(OnSpark(spark), Given, reduce(DataFrame.unionByName, read))
+    checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
+    order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
+    # Kept in this order, as both passes use it, on the executors' disks.
+    rows_ = frame_of(checked.spread(("bucket",), order, buckets)).persist(StorageLevel.DISK_ONLY)
+    grouped = SparkTable(OnSpark(spark), Checked, rows_)
     default = capacity if capacity is not None or terms is not None else 1
     serving = None if default else {name for name, term in (terms or {}).items() if term.capacity}
     settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))
-    counting = mapped(GROUPED, Pass(*settings).count, COUNTED)
-    counted = read_counted(map(tuple, grouped.mapInArrow(counting, COUNTED.ddl).collect()))
+    classes = grouped.map(Pass(*settings).count, Counted).batches(*Counted._fields)
+    counted = read_counted(rows(Counted, classes))
     has_capacities = capacity is not None or peers is not None
     shares, found = _share(counted, terms or {}, default, 1.0 if has_capacities else None)
-    splitting = mapped(GROUPED, Pass(*settings, arcs_by_bucket(counted, shares)).split, SPLIT)
-    split = _kept(grouped.mapInArrow(splitting, SPLIT.ddl))
-    moved = transfers(split)
+    splitting = Pass(*settings, arcs_by_bucket(counted, shares)).split
+    transfers, unserved = map(frame_of, grouped.keep(splitting, Transfer, Unserved))
     return Plan(
-        transfers=moved,
-        unserved=unserved(split),
-        loads=loads(spark, moved, grouped, terms, default, has_capacities=has_capacities),
-        rejects=rejects(rows),
+        transfers=transfers,
+        unserved=unserved,
+        loads=loads(spark, transfers, rows_, terms, default, has_capacities=has_capacities),
+        rejects=frame_of(refused),
         balance=found,
         bytes_bound=sum(amount for _, _, amount in counted),
         has_capacities=has_capacities,
         classes=len(shares),
     )
-
-
-def _grouped(checked: DataFrame, buckets: int) -> DataFrame:
-    """The rows, those of a bucket in one partition, sorted. Kept on the executors' disks, as both passes use them."""
-    from pyspark.sql import functions as sql
-
-    # Rejects have no author and log, so their texts are hashed as well; otherwise all would come to one task.
-    place = sql.xxhash64("author", "log", "author_text", "log_text", "ranges_text")
-    rows = checked.withColumn("bucket", sql.pmod(place, sql.lit(buckets)))
-    order = ("bucket", "author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
-    return _kept(rows.repartition(buckets, "bucket").sortWithinPartitions(*order))
-
-
-def _kept(table: DataFrame) -> DataFrame:
-    from pyspark import StorageLevel
-
-    return table.persist(StorageLevel.DISK_ONLY)
 
 
 def _share(

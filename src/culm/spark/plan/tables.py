@@ -2,35 +2,72 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import Annotated, NamedTuple
 
-from culm.spark.columns import UNSIGNED
-from culm.spark.plan.rows import HAVE, SIZES, WANT
+from pyspark.sql import DataFrame, SparkSession
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from culm.spark.plan.balance import Balance, PeerTerms
+from culm.spark.runtime.columns import SUM, Row, Sum, Unsigned
+from culm.spark.runtime.shell import Result
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from culm.spark.plan.balance import Balance, PeerTerms
-
-BYTES = "DECIMAL(38,0)"
-"""The SQL type of sums of bytes: a log may have 2^64 entries, so 64 bits are not enough."""
-
-TABLES = {
-    "transfers": f"requester STRING, source STRING, author BINARY, log_id {UNSIGNED}, round INT, range BINARY,"
-    f" entries {UNSIGNED}, bytes {BYTES}",
-    "unserved": f"requester STRING, author BINARY, log_id {UNSIGNED}, range BINARY, entries {UNSIGNED}, reason STRING",
-    "loads": f"peer STRING, gives {BYTES}, gets {BYTES}, capacity {BYTES}, load DOUBLE, cost DOUBLE",
-    "rejects": "given STRING, peer STRING, author STRING, log_id STRING, ranges STRING, reason STRING",
-}
-"""The tables of a plan and their columns, in SQL."""
+_Binary = bytes  # A table with a column ``bytes`` cannot call the type by this name.
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSummary:
+class Transfer(NamedTuple):
+    """Who fetches what from whom. ``round`` is 1, or 2: once round 1 is over. ``range`` encodes just these items."""
+
+    requester: str
+    source: str
+    author: _Binary
+    log_id: Unsigned
+    round: Annotated[int, "INT"]
+    range: _Binary
+    entries: Unsigned
+    bytes: Sum
+
+
+class Unserved(NamedTuple):
+    """What is wanted and nobody can give, and why."""
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    range: bytes
+    entries: Unsigned
+    reason: str
+
+
+class Load(NamedTuple):
+    """The bytes that a peer gives and gets. ``load`` is ``gives`` by ``capacity``, null where there is none."""
+
+    peer: str
+    gives: Sum
+    gets: Sum
+    capacity: Sum | None
+    load: float | None
+    cost: float
+
+
+class Refused(NamedTuple):
+    """A row of the table ``given`` that could not be read, as text, and why."""
+
+    given: str
+    peer: str | None
+    author: str | None
+    log_id: str | None
+    ranges: str | None
+    reason: str
+
+
+TABLES: dict[str, type[Row]] = {"transfers": Transfer, "unserved": Unserved, "loads": Load, "rejects": Refused}
+"""The tables of a plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary(Result):
     """A plan in numbers. Bytes are those of entries and payloads, without the messages around them.
 
     ``bytes`` are moved. ``bytes_bound`` have to be moved by any plan, since requesters lack them and others have them.
@@ -54,21 +91,13 @@ class PlanSummary:
     overloaded: int
     classes: int
 
-    def as_dict(self) -> dict[str, int | float]:
-        """The numbers by name."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A plan as tables.
 
-    ``transfers``: ``requester``, ``source``, ``author``, ``log_id``, ``round`` (1; 2: once round 1 is over), ``range``
-    (BINARY: one range's encoding, of just these items), ``entries``, ``bytes``.
-    ``unserved``: ``requester``, ``author``, ``log_id``, ``range``, ``entries``, ``reason``.
-    ``loads``: ``peer``, ``gives`` and ``gets`` in bytes, ``capacity``, ``load`` (``gives`` by ``capacity``; null where
-    there is none), ``cost``.
-    ``rejects``: ``given`` (the table), ``peer``, ``author``, ``log_id``, ``ranges`` as text, ``reason``.
+    The rows of ``transfers`` are ``Transfer``, of ``unserved`` ``Unserved``, of ``loads`` ``Load``, of ``rejects``
+    ``Refused``.
     """
 
     transfers: DataFrame
@@ -104,34 +133,6 @@ class Plan:
         )
 
 
-def _unsigned(column: str) -> str:
-    """An unsigned number, in SQL, from a column that has it as a signed long (``culm.spark.columns``)."""
-    return f"CAST(CAST({column} AS {UNSIGNED}) + {2**63}BD AS {UNSIGNED})"
-
-
-_PLACE = ("author", f"{_unsigned('log')} AS log_id")
-_RANGE = ("range", f"{_unsigned('entries')} AS entries")
-
-
-def transfers(split: DataFrame) -> DataFrame:
-    """The table ``transfers``, from ``culm.spark.plan.rows.SPLIT``."""
-    size = f"CAST({_unsigned('entries')} * CAST(unit AS DECIMAL(18,0)) AS {BYTES}) AS bytes"
-    columns = ("requester", "source", *_PLACE, "CAST(round AS INT) AS round", *_RANGE, size)
-    return split.where("source IS NOT NULL").selectExpr(*columns)
-
-
-def unserved(split: DataFrame) -> DataFrame:
-    """The table ``unserved``, from ``culm.spark.plan.rows.SPLIT``."""
-    return split.where("source IS NULL").selectExpr("requester", *_PLACE, *_RANGE, "reason")
-
-
-def rejects(rows: DataFrame) -> DataFrame:
-    """The table ``rejects``, from ``culm.spark.plan.rows.CHECKED``."""
-    given = f"element_at(array('{SIZES}', '{HAVE}', '{WANT}'), kind + 1) AS given"
-    texts = ("author_text AS author", "log_text AS log_id", "ranges_text AS ranges")
-    return rows.where("reason IS NOT NULL").selectExpr(given, "peer", *texts, "reason")
-
-
 def loads(
     spark: SparkSession,
     transfers: DataFrame,
@@ -151,7 +152,7 @@ def loads(
         (table, "peer", "0", "0"),
     )
     parts = (
-        rows.selectExpr(f"{peer} AS peer", f"CAST({gives} AS {BYTES}) AS gives", f"CAST({gets} AS {BYTES}) AS gets")
+        rows.selectExpr(f"{peer} AS peer", f"CAST({gives} AS {SUM}) AS gives", f"CAST({gets} AS {SUM}) AS gets")
         for rows, peer, gives, gets in sides
     )
     moved = reduce(lambda one, other: one.union(other), parts).groupBy("peer").sum("gives", "gets")
@@ -159,7 +160,7 @@ def loads(
     return (
         moved.toDF("peer", "gives", "gets")
         .join(table, "peer", "left")
-        .selectExpr("*", f"CAST({capacity} AS {BYTES}) AS capacity", "CAST(gives AS DOUBLE) AS given")
+        .selectExpr("*", f"CAST({capacity} AS {SUM}) AS capacity", "CAST(gives AS DOUBLE) AS given")
         .selectExpr(
             "peer",
             "gives",

@@ -11,10 +11,10 @@ The page must stay small and the driver must not run out of memory, whatever the
 counts by a few hundred kinds.
 
 ``source`` is the subject of a report: the folder of a verification, or a state. Its verdicts become ``stretches``, a
-run-length encoding. From these ``queries`` count everything, with ``coverage`` for single logs. They are written once;
-``engines`` run them on Spark or in this process. ``counts`` makes the small tables of what comes back, and ``numbers``
-names all columns. ``page`` makes the HTML from ``templates``, with ``view`` for what they print and ``charts``. ``job``
-does all of it: ``culm spark report`` runs it.
+run-length encoding. From these ``queries`` count everything, with ``coverage`` for single logs. They are written once,
+and run on either engine (``runtime.engine``); ``portions`` feeds them. ``counts`` makes the small tables of what comes
+back, and ``numbers`` names all columns. ``page`` makes the HTML from ``templates``, with ``view`` for what they print
+and ``charts``. ``job`` does all of it: ``culm spark report`` runs it.
 """
 
 from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, Report, run

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from culm.charts import Bars, Series, bar_chart, line_chart, number_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from culm.spark.report.numbers import CompletenessNumbers, CopiesNumbers, GrowthNumbers, LengthNumbers
+from culm.spark.report.numbers import CompletenessNumbers, CopiesNumbers, GrowthNumbers, LengthNumbers
 
 _WIDE = 960  # pixels: the width of the page's text on a large screen
 _HIGH = 300

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
-from culm.spark.payload import HELD, STATES
+from culm.spark.batches.payload import HELD, STATES
 from culm.spark.report import numbers
+from culm.spark.report.numbers import EntryKind, FoundKind, LogKind
 from culm.spark.report.queries import Queries
-from culm.spark.report.source import rows_in
+from culm.spark.report.source import Source, rows_in
 from culm.spark.report.stretches import magnitude
-from culm.spark.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from culm.spark.report.engines import Engine
-    from culm.spark.report.numbers import EntryKind, FoundKind, LogKind
-    from culm.spark.report.source import Source
+from culm.spark.runtime.engine import Engine
+from culm.spark.runtime.shell import Job
+from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 MOST_STAGES = 40  # of the verification in the page's table of costs; the summary is a file that could name any number
 
 
-def counted(
-    source: Source, engine: Engine, folder: Path, most: int, started: float, say: Callable[[str], None]
-) -> numbers.Numbers:
-    """Everything that the page shows, and the large tables in ``folder``.
+def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numbers:
+    """Everything that the page shows, and the large tables in the folder ``numbers`` of the job.
 
-    ``most``: the largest and the most troubled logs to draw, of each. ``started``: when, by the monotonic clock.
+    ``most``: the largest and the most troubled logs to draw, of each.
     """
-    queries = Queries(engine, folder)
+    folder, say = run.folder / "numbers", run.say
+    queries = Queries(source, engine, folder)
     say("counting logs and authors")
     troubled, largest, log_kinds = queries.troubled(most), queries.largest(most), queries.kinds_of_logs()
     authors = queries.authors()
@@ -67,7 +61,7 @@ def counted(
         origin=origin(source.said),
         said=source.said,
         of_state=source.of_state,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=round(time.monotonic() - run.started, 3),
     )
 
 

@@ -8,29 +8,25 @@ away before the rest is cut into cells.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.arrays import decimals
-from culm.spark.payload import HELD, STATES, rank
-from culm.spark.report.numbers import COVERAGE, LOGS, CoverageNumbers
-from culm.spark.report.stretches import Runs, union, unsigned
-from culm.spark.verdicts import BAD_SIGNATURE, VERDICTS
+from culm.spark.batches.arrays import decimals
+from culm.spark.batches.fields import Numbers
+from culm.spark.batches.payload import HELD, STATES, rank
+from culm.spark.report.numbers import CoverageNumbers, LogNumbers
+from culm.spark.report.stretches import Longs, Runs, union, unsigned
+from culm.spark.runtime.columns import names, table_of
+from culm.spark.verification.verdicts import BAD_SIGNATURE, VERDICTS
+from culm.types import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    import numpy.typing as npt
-
-    from culm.spark.fields import Numbers
-    from culm.spark.report.stretches import Longs
-    from culm.types import Log
-
-    Span = tuple[int, int]
+Span = tuple[int, int]
 
 
 CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
@@ -76,7 +72,7 @@ class _Logs:
 
 
 def logs(rows: pa.Table) -> pa.Table:
-    """Whole logs of stretches to ``LOGS``."""
+    """Whole logs of stretches to ``LogNumbers``."""
     of = _Logs(rows)
     held, verified = of.runs(len(VERDICTS) - 1), of.runs(0)
     newest, contiguous = np.zeros(of.count, np.uint64), np.zeros(of.count, np.uint64)
@@ -98,7 +94,7 @@ def logs(rows: pa.Table) -> pa.Table:
             forked_at.is_valid(), decimals(unsigned(np.asarray(forked_at.fill_null(0)))), pa.scalar(None)
         ),
     }
-    made = pa.table({name: columns[name] for name in LOGS.names})
+    made = pa.table({name: columns[name] for name in names(LogNumbers)})
     return made.filter(compute.greater(made.column("entries"), 0))
 
 
@@ -125,7 +121,7 @@ def _sums(of: _Logs) -> pa.Table:
 
 
 def coverage(wanted: Collection[Log]) -> Callable[[pa.Table], pa.Table]:
-    """The step from whole logs of stretches to the cells of the strips of those that are wanted (``COVERAGE``)."""
+    """The step from whole logs of stretches to ``CoverageNumbers``: the strips of those logs that are wanted."""
 
     def step(rows: pa.Table) -> pa.Table:
         of = _Logs(rows)
@@ -134,7 +130,7 @@ def coverage(wanted: Collection[Log]) -> Callable[[pa.Table], pa.Table]:
         for at, log in enumerate(zip(of.authors.to_pylist(), of.ids.tolist(), strict=True)):
             if log in wanted:
                 found += _cells(log, [_of_log(runs, at) for runs in by_verdict])
-        return COVERAGE.table(found)
+        return table_of(CoverageNumbers, found)
 
     return step
 

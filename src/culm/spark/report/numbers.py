@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from culm.spark.columns import Columns, Sum, Unsigned
-from culm.spark.payload import MISMATCH, SIZE_MISMATCH, STATES
+from pyarrow import parquet
+
+from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES
+from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
+from culm.spark.runtime.shell import Result
 
 WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
@@ -60,9 +63,6 @@ class LogNumbers(NamedTuple):
         return {state: getattr(self, f"payload_{state}") for state in STATES}
 
 
-LOGS = Columns.of(LogNumbers)
-
-
 class AuthorNumbers(NamedTuple):
     """All logs of one author."""
 
@@ -74,9 +74,6 @@ class AuthorNumbers(NamedTuple):
     invalid: int
     forked_logs: int
     missing: Sum
-
-
-AUTHORS = Columns.of(AuthorNumbers)
 
 
 class ForkNumbers(NamedTuple):
@@ -99,9 +96,6 @@ class RejectNumbers(NamedTuple):
     reason: str | None
     rejects: int
     first_offset: int | None
-
-
-REJECTED = Columns.of(RejectNumbers)
 
 
 class ReasonNumbers(NamedTuple):
@@ -179,18 +173,17 @@ class CostNumbers(NamedTuple):
     cpu_seconds: float | None
 
 
-COVERAGE = Columns.of(CoverageNumbers)
-SMALL = {
-    "reasons": Columns.of(ReasonNumbers),
-    "payloads": Columns.of(PayloadNumbers),
-    "copies": Columns.of(CopiesNumbers),
-    "completeness": Columns.of(CompletenessNumbers),
-    "lengths": Columns.of(LengthNumbers),
-    "growth": Columns.of(GrowthNumbers),
-    "coverage": COVERAGE,
-    "cost": Columns.of(CostNumbers),
+SMALL: dict[str, type[Row]] = {
+    "reasons": ReasonNumbers,
+    "payloads": PayloadNumbers,
+    "copies": CopiesNumbers,
+    "completeness": CompletenessNumbers,
+    "lengths": LengthNumbers,
+    "growth": GrowthNumbers,
+    "coverage": CoverageNumbers,
+    "cost": CostNumbers,
 }
-"""The columns of the small tables. Each is a file ``numbers/NAME.parquet``."""
+"""The small tables. Each is a file ``numbers/NAME.parquet``."""
 
 
 class EntryKind(NamedTuple):
@@ -224,8 +217,8 @@ class LogKind(NamedTuple):
     missing: Sum
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals(Result):
     """The totals of all logs. ``missing``: numbers up to each log's newest that are not held."""
 
     entries: int
@@ -278,7 +271,5 @@ class Numbers:
 
 def write_small(numbers: Numbers, folder: Path) -> None:
     """Write the small tables into a folder, each as a file ``NAME.parquet``."""
-    from pyarrow import parquet
-
-    for name, columns in SMALL.items():
-        parquet.write_table(columns.table(getattr(numbers, name)), folder / f"{name}.parquet")
+    for name, table in SMALL.items():
+        parquet.write_table(table_of(table, getattr(numbers, name)), folder / f"{name}.parquet")

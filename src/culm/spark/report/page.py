@@ -8,18 +8,14 @@ script.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from culm.bamboo.decimal import size_text
 from culm.spark.report import charts
 from culm.spark.report.counts import seconds
+from culm.spark.report.numbers import Numbers
 from culm.spark.report.view import KINDS, author_name, bar, decimal, in_hex, picture, share, short, shown, span, views
-from culm.spark.segment import Signatures
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-    from culm.spark.report.numbers import Numbers
+from culm.spark.verification.authentic import Signatures
 
 
 def page(numbers: Numbers) -> str:
@@ -48,8 +44,6 @@ def page(numbers: Numbers) -> str:
 
 def _environment() -> Environment:
     """Templates that escape everything, and fail for a name that is not there."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     made = Environment(
         loader=PackageLoader("culm.spark.report"),
         autoescape=True,

@@ -6,117 +6,127 @@ this process is bounded: some rows of the large tables, and counts by a few hund
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.columns import Columns
-from culm.spark.forks import FORKS
+from culm.spark.batches.fields import Numbers
 from culm.spark.report import numbers
 from culm.spark.report.coverage import CELLS, coverage, logs, within
-from culm.spark.report.numbers import EntryKind, FoundKind, LogKind
-from culm.spark.report.stretches import STRETCHES, magnitudes, proofs, stretches
-from culm.spark.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from culm.spark.fields import Numbers
-    from culm.spark.report.engines import Engine, Row, Table
-    from culm.spark.report.stretches import Longs
-    from culm.types import Log
+from culm.spark.report.numbers import (
+    AuthorNumbers,
+    CoverageNumbers,
+    EntryKind,
+    ForkNumbers,
+    FoundKind,
+    LogKind,
+    LogNumbers,
+    ReasonNumbers,
+    RejectNumbers,
+)
+from culm.spark.report.portions import Step, by_logs, by_portions
+from culm.spark.report.source import Source
+from culm.spark.report.stretches import Longs, Stretch, magnitudes, proofs, stretches
+from culm.spark.runtime.columns import R, combined, schema
+from culm.spark.runtime.engine import Engine, Table
+from culm.spark.verification.forks import Fork
+from culm.spark.verification.steps import LOG
+from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
+from culm.types import Log
 
 _MOST_KINDS = 100_000  # more than there can be: 3 verdicts, 6 payload states and 181 magnitudes; or 12, 21 and 21
-_RANKED = Columns(**numbers.LOGS.types, is_whole="BOOLEAN", trouble="BIGINT")
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
+
+
+class Trouble(NamedTuple):
+    """Whether a log has no fork, and how many of its entries are in trouble."""
+
+    is_whole: bool
+    trouble: int
+
+
+Ranked = combined("Ranked", __name__, LogNumbers, Trouble)
 
 
 class Queries:
     """The queries of one report. ``place`` is the folder for its large tables."""
 
-    def __init__(self, engine: Engine, place: Path) -> None:
-        self._engine = engine
+    def __init__(self, source: Source, engine: Engine, place: Path) -> None:
         self._place = place
-        self._stretches = engine.held(engine.map(engine.read("verdicts"), stretches, STRETCHES), STRETCHES)
-        found, proved = self._stretches, engine.read("forks")
-        if proved is not None:
-            found = engine.union(found, engine.map(proved, proofs, STRETCHES))
-        self._logs = self._kept(engine.map_logs(found, logs, numbers.LOGS), numbers.LOGS, "logs")
+        self._proved = source.forks(engine)
+        self._rejects = source.rejects(engine)
+        self._stretches = _mapped(source.verdicts(engine), stretches, Stretch).kept()
+        found = self._stretches
+        if self._proved is not None:
+            found = found.union(_mapped(self._proved, proofs, Stretch))
+        counted = found.spread(LOG).map(by_logs(logs, LogNumbers), LogNumbers, columnar=True)
+        self._logs = counted.kept(place / "logs")
 
-    def _kept(self, table: Table, columns: Columns, name: str) -> Table:
-        return self._engine.keep(table, columns, self._place / name)
-
-    def _first(self, table: Table, of: type[Row], most: int, *order: str) -> list[Row]:
-        return self._engine.rows(table, of, most, *order)
-
-    def _kinds(self, table: Table, of: type[Row], *keys: str) -> list[Row]:
-        """The combinations of keys, which are few, with the sums of all other columns."""
-        return self._first(self._engine.group(table, Columns.of(of), *keys), of, _MOST_KINDS)
-
-    def troubled(self, most: int) -> list[numbers.LogNumbers]:
+    def troubled(self, most: int) -> list[LogNumbers]:
         """The logs with most trouble: forked ones first, then by entries not verified and wrong payloads."""
-        ranked = self._engine.map(self._logs, _troubled, _RANKED)
-        return self._first(ranked, numbers.LogNumbers, most, "is_whole", "-trouble", "author", "log_id")
+        ranked = _mapped(self._logs, _troubled, Ranked)
+        return ranked.first(LogNumbers, most, "is_whole", "-trouble", "author", "log_id")
 
-    def largest(self, most: int) -> list[numbers.LogNumbers]:
+    def largest(self, most: int) -> list[LogNumbers]:
         """The logs with most entries."""
-        return self._first(self._logs, numbers.LogNumbers, most, "-entries", "author", "log_id")
+        return self._logs.first(LogNumbers, most, "-entries", "author", "log_id")
 
     def kinds_of_logs(self) -> list[LogKind]:
         """How many logs there are of each kind."""
-        kinds = self._engine.map(self._logs, _kinds, Columns.of(LogKind))
-        return self._kinds(kinds, LogKind, "percent", "entry_digits", "newest_digits")
+        keys = ("percent", "entry_digits", "newest_digits")
+        return _mapped(self._logs, _kinds, LogKind).total(keys, LogKind).first(LogKind, _MOST_KINDS)
 
-    def authors(self) -> list[numbers.AuthorNumbers]:
+    def authors(self) -> list[AuthorNumbers]:
         """Write the table of authors. Those with most entries."""
-        columns = numbers.AUTHORS
-        found = self._engine.group(self._engine.map(self._logs, _authors, columns), columns, "author")
-        kept = self._kept(found, columns, "authors")
-        return self._first(kept, numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author")
+        found = _mapped(self._logs, _authors, AuthorNumbers).total(("author",), AuthorNumbers)
+        kept = found.kept(self._place / "authors")
+        return kept.first(AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author")
 
     def kinds_of_entries(self) -> list[EntryKind]:
         """Entries and the bytes that they claim, of each kind."""
-        return self._kinds(self._stretches, EntryKind, "verdict", "payload", "magnitude")
+        return self._stretches.total(("verdict", "payload", "magnitude"), EntryKind).first(EntryKind, _MOST_KINDS)
 
     def copies(self) -> list[FoundKind]:
         """Entries by how often they were found."""
-        return self._kinds(self._stretches, FoundKind, "found")
+        return self._stretches.total(("found",), FoundKind).first(FoundKind, _MOST_KINDS)
 
-    def reasons(self) -> list[numbers.ReasonNumbers]:
+    def reasons(self) -> list[ReasonNumbers]:
         """The most frequent reasons for which entries are not verified."""
-        columns = Columns.of(numbers.ReasonNumbers)
-        found = self._engine.group(self._engine.map(self._stretches, _untrusted, columns), columns, "verdict", "reason")
-        return self._first(found, numbers.ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason")
+        found = _mapped(self._stretches, _untrusted, ReasonNumbers).total(("verdict", "reason"), ReasonNumbers)
+        return found.first(ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason")
 
-    def forks(self) -> list[numbers.ForkNumbers]:
+    def forks(self) -> list[ForkNumbers]:
         """Write the table of forks: the proofs, or what reasons tell of, if there are no proofs. The first ones."""
-        proved = self._engine.read("forks")
-        found = self._engine.map(self._logs, _forked, FORKS) if proved is None else proved
-        short = self._engine.map(self._kept(found, FORKS, "forks"), _shortened, FORKS)
-        return self._first(short, numbers.ForkNumbers, numbers.MOST_FORKS, "author", "log_id", "position")
+        found = _mapped(self._logs, _forked, Fork) if self._proved is None else self._proved
+        short = _mapped(found.kept(self._place / "forks"), _shortened, Fork)
+        return short.first(ForkNumbers, numbers.MOST_FORKS, "author", "log_id", "position")
 
-    def rejects(self) -> list[numbers.RejectNumbers]:
+    def rejects(self) -> list[RejectNumbers]:
         """Write the table of rejects by source and reason. The most frequent ones."""
-        columns = numbers.REJECTED
-        found = self._engine.map(self._engine.read("rejects"), _rejected, columns)
-        counted = self._engine.group(found, columns, "source", "reason", least=("first_offset",))
-        kept = self._kept(counted, columns, "rejects")
-        return self._first(kept, numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason")
+        found = _mapped(self._rejects, _rejected, RejectNumbers)
+        counted = found.total(("source", "reason"), RejectNumbers, least=("first_offset",))
+        kept = counted.kept(self._place / "rejects")
+        return kept.first(RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason")
 
-    def coverage(self, wanted: set[Log]) -> list[numbers.CoverageNumbers]:
+    def coverage(self, wanted: set[Log]) -> list[CoverageNumbers]:
         """The cells of the strips of some logs."""
-        found = self._engine.map(self._stretches, within(wanted), STRETCHES)
-        cells = self._engine.map_logs(found, coverage(wanted), numbers.COVERAGE)
-        return self._first(cells, numbers.CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first")
+        found = _mapped(self._stretches, within(wanted), Stretch).spread(LOG)
+        cells = found.map(by_logs(coverage(wanted), CoverageNumbers), CoverageNumbers, columnar=True)
+        return cells.first(CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first")
+
+
+def _mapped(table: Table[Any], step: Step, into: type[R]) -> Table[R]:
+    return table.map(by_portions(step, into), into, columnar=True)
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------
 
 
 def _troubled(rows: pa.Table) -> pa.Table:
-    """``LOGS`` to ``_RANKED``, without the logs that have no trouble."""
+    """``LogNumbers`` to ``Ranked``, without the logs that have no trouble."""
     names = (UNVERIFIED, INVALID, *(f"payload_{state}" for state in numbers.WRONG_PAYLOADS))
     trouble = sum(_longs(rows, name) for name in names)
     is_whole = compute.is_null(rows.column("forked_at"))
@@ -125,7 +135,7 @@ def _troubled(rows: pa.Table) -> pa.Table:
 
 
 def _kinds(rows: pa.Table) -> pa.Table:
-    """``LOGS`` to ``LogKind``: a row for each log, to be summed."""
+    """``LogNumbers`` to ``LogKind``: a row for each log, to be summed."""
     newest, verified = _unsigned(rows, "newest"), _unsigned(rows, "held_verified")
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
     return pa.table(
@@ -141,7 +151,7 @@ def _kinds(rows: pa.Table) -> pa.Table:
 
 
 def _authors(rows: pa.Table) -> pa.Table:
-    """``LOGS`` to ``AUTHORS``: a row for each log, to be summed."""
+    """``LogNumbers`` to ``AuthorNumbers``: a row for each log, to be summed."""
     forked = rows.column("forked_at").is_valid().cast(pa.int64())
     return rows.append_column("logs", [np.ones(len(rows), np.int64)]).append_column("forked_logs", forked)
 
@@ -155,21 +165,21 @@ def _untrusted(rows: pa.Table) -> pa.Table:
 
 
 def _forked(rows: pa.Table) -> pa.Table:
-    """``LOGS`` to ``FORKS``, for the forks that reasons name."""
+    """``LogNumbers`` to ``Fork``, for the forks that reasons name."""
     rows = rows.filter(rows.column("forked_at").is_valid())
     known = {"position": rows.column("forked_at"), "valid_to": rows.column("contiguous")}
     known |= {name: rows.column(name) for name in ("author", "log_id")}
-    return pa.table({name: known.get(name, pa.nulls(len(rows), kind)) for name, kind in FORKS.arrow.items()})
+    return pa.table({one.name: known.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Fork)})
 
 
 def _shortened(rows: pa.Table) -> pa.Table:
-    """``FORKS`` with no more of a proof than the page shows."""
+    """``Fork`` with no more of a proof than the page shows."""
     at = rows.column_names.index("proof")
     return rows.set_column(at, "proof", compute.binary_slice(rows.column("proof"), 0, numbers.PROOF_BYTES))
 
 
 def _rejected(rows: pa.Table) -> pa.Table:
-    """Rejects to ``REJECTED``: a row for each, to be summed. Numbers in reasons become ``#``."""
+    """Rejects to ``RejectNumbers``: a row for each, to be summed. Numbers in reasons become ``#``."""
     return pa.table(
         {
             "source": rows.column("source"),

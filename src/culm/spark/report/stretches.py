@@ -14,51 +14,52 @@ A stretch also ends where the *magnitude* of the number, or of the copies, chang
 digits with the first digit: 1, 2, ... 9, 10 to 19, 20 to 29 and so on. Counts by number or by copies could have 2^64
 kinds; by magnitude they have fewer than 200.
 
-Log ids and sequence numbers are signed longs, 2^63 lower, as in ``culm.spark.columns``.
+Log ids and sequence numbers are signed longs, 2^63 lower, as in ``runtime.columns``.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from culm.bamboo import MAX_U64
 from culm.errors import CulmError
-from culm.spark.columns import SUM, Columns
-from culm.spark.payload import STATES
-from culm.spark.verdicts import VERDICTS
+from culm.spark.batches.fields import Numbers
+from culm.spark.batches.payload import STATES
+from culm.spark.runtime.columns import Sum, Tiny, schema
+from culm.spark.verification.verdicts import VERDICTS
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Longs = npt.NDArray[np.int64]
 
-    import numpy.typing as npt
 
-    from culm.spark.fields import Numbers
+class Stretch(NamedTuple):
+    """The numbers ``low`` to ``high`` of a log.
 
-    Longs = npt.NDArray[np.int64]
+    ``verdict`` and ``payload`` are positions in ``VERDICTS`` and ``STATES``, ``magnitude`` and ``found`` (of the copies
+    of each entry) in ``magnitudes``, ``forked_at`` is what the reason names. A proof of a fork is a row without entries
+    that has ``proved_at``.
+    """
 
-STRETCHES = Columns(
-    author="BINARY",
-    log="BIGINT",
-    low="BIGINT",
-    high="BIGINT",
-    verdict="TINYINT",
-    payload="TINYINT",
-    reason="STRING",
-    magnitude="BIGINT",
-    found="BIGINT",
-    forked_at="BIGINT",
-    proved_at="BIGINT",
-    entries="BIGINT",
-    size=SUM,
-    copies="BIGINT",
-)
-"""A stretch: the numbers ``low`` to ``high`` of a log. ``verdict`` and ``payload`` are positions in ``VERDICTS`` and
-``STATES``, ``magnitude`` and ``found`` (of the copies of each entry) in ``magnitudes``, ``forked_at`` is what the
-reason names. A proof of a fork is a row without entries that has ``proved_at``."""
+    author: bytes
+    log: int
+    low: int
+    high: int
+    verdict: Tiny
+    payload: Tiny
+    reason: str | None
+    magnitude: int
+    found: int
+    forked_at: int | None
+    proved_at: int | None
+    entries: int
+    size: Sum
+    copies: int
+
 
 NO_ENTRY = "a row is not an entry: its numbers must be whole, its seqnum 1 to 2^64 - 1"
 _SIGN = np.uint64(2**63)
@@ -93,7 +94,7 @@ def unsigned(numbers: Longs) -> Numbers:
 
 
 def stretches(rows: pa.Table) -> pa.Table:
-    """Verdicts to ``STRETCHES``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
+    """Verdicts to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
     number, log, size = (_unsigned(rows.column(name)) for name in ("seqnum", "log_id", "size"))
     if not number.all():
         raise CulmError(NO_ENTRY)
@@ -134,7 +135,7 @@ def stretches(rows: pa.Table) -> pa.Table:
 
 
 def proofs(rows: pa.Table) -> pa.Table:
-    """Proofs of forks as rows of ``STRETCHES`` without entries, for their logs to find."""
+    """Proofs of forks as rows of ``Stretch`` without entries, for their logs to find."""
     nothing = pa.array(np.zeros(len(rows), np.int64))
     given = {
         "author": rows.column("author"),
@@ -142,7 +143,7 @@ def proofs(rows: pa.Table) -> pa.Table:
         "proved_at": pa.array(signed(_unsigned(rows.column("position")))),
         **dict.fromkeys(("entries", "size", "copies"), nothing),
     }
-    return pa.table({name: given.get(name, pa.nulls(len(rows), kind)) for name, kind in STRETCHES.arrow.items()})
+    return pa.table({one.name: given.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Stretch)})
 
 
 class Runs(NamedTuple):

@@ -9,24 +9,20 @@ here, goes into the page as it is.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from culm.charts import number_text
-from culm.spark.verdicts import INVALID, UNVERIFIED, VERIFIED
+from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
+from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERIFIED
+from culm.types import Log
 from culm.wire.places import author_text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
-    from culm.types import Log
-
-    Strip = list[list[CoverageNumbers]]
+Strip = list[list[CoverageNumbers]]
 
 KINDS = {VERIFIED: "v", UNVERIFIED: "u", INVALID: "i"}
 """The class that has the colour of each verdict."""

@@ -2,7 +2,7 @@
 
 The simple way is a join: every entry with every range of its log that has the entry's number. A range can have 2^64
 numbers, though, thousands of requesters can want the same log, and paths and certificates are not spans of numbers at
-all. So ranges are cut to the blocks of the verification (4,096 numbers, ``culm.spark.pack``). A range becomes *pieces*:
+all. So ranges are cut to the blocks of the verification (4,096 numbers, ``batches.pack``). A range becomes *pieces*:
 for each block that exists, the span or the numbers that it wants there. Pieces and blocks meet by block, in memory. A
 range of 2^64 numbers costs only the blocks that exist and the gaps between them.
 

@@ -2,7 +2,7 @@
 
 One task writes the bundle of a requester as a stream, so that it need not fit into memory: entries log by log in
 ascending order, each followed by its payload if that is wanted and can be read. Payloads do not travel through Spark:
-the task that writes a bundle reads them in the stores and files they were found in (``culm.spark.payload_places``).
+the task that writes a bundle reads them in the stores and files they were found in (``reading.payload_places``).
 
 A file gets its final name when it is complete. So a task that Spark runs twice, or again after a failure, never leaves
 half a bundle under that name.
@@ -14,33 +14,28 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from culm.errors import Place
-from culm.spark.columns import types
-from culm.spark.gather import gather
-from culm.spark.onspark import SparkTable
-from culm.spark.payload import HELD
-from culm.spark.payload_places import NOTED, PLACES, Payloads, placed, places_of
+from culm.spark.batches.payload import HELD
+from culm.spark.reading.payload_places import Payloads, PlaceRow, places_of
+from culm.spark.runtime.columns import types
+from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.storage import Settings, settings_here
+from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.store.files import BundleWriter
 from culm.store.schema import from_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import BinaryIO
-
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-    from culm.spark.gather import PackRow, Reject
-    from culm.spark.onspark import OnSpark
 
 
 class BundleRow(NamedTuple):
@@ -56,14 +51,6 @@ class BundleRow(NamedTuple):
     payloads: int
     lacking: int
     bytes: int
-
-
-class PlaceRow(NamedTuple):
-    """A place where a payload was when the inputs were read: a row of ``culm.spark.payload_places.PLACES``."""
-
-    payload_hash: bytes
-    source: str
-    offset: int
 
 
 class Bundled(NamedTuple):
@@ -96,7 +83,7 @@ def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: 
     """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is returned.
 
     ``items``: rows of ``culm.spark.select.items.Item`` with the entries' bytes. ``places``: ``payload_hash``,
-    ``source``, ``offset`` (``payload_places`` makes them of a table of entries). If an entry is wanted for its payload
+    ``source``, ``offset`` (``PlaceRow``). If an entry is wanted for its payload
     only, the payload stands alone in the bundle. A payload that can be read at none of its places is left out, and
     counted in ``lacking``.
     """
@@ -110,17 +97,6 @@ def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: 
     return manifest
 
 
-def payload_places(entries: DataFrame) -> DataFrame:
-    """The places of the payloads in a table of entries from ``read_entries``, as ``PLACES``."""
-    from pyspark.sql import functions as sql
-
-    given = set(entries.columns)
-    columns = [
-        sql.col(name) if name in given else sql.lit(None).cast(kind).alias(name) for name, kind in NOTED.types.items()
-    ]
-    return entries.select(columns).mapInArrow(placed, PLACES.ddl)
-
-
 def bundle_name(requester: str) -> str:
     """The name of a requester's file: letters of its name for people, and a hash so that no two names are equal.
 
@@ -132,12 +108,12 @@ def bundle_name(requester: str) -> str:
 
 
 def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[PackRow | Reject | PlaceRow]:
-    """``culm.spark.gather.gather`` that also notes the places of payloads in the same pass."""
+    """``verification.gather.gather`` that also notes the places of payloads in the same pass."""
     noted: list[PlaceRow] = []
 
     def noting() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            noted.extend(map(PlaceRow._make, places_of(batch)))
+            noted.extend(places_of(batch))
             yield batch
 
     for row in gather(noting()):
@@ -159,8 +135,6 @@ def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def _grouped(places: DataFrame, fetched: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as sql
-
     wanted = places.join(fetched.select("payload_hash").distinct(), "payload_hash", "leftsemi")
     one_each = wanted.groupBy("payload_hash", "source").agg(sql.min("offset").alias("offset"))
     all_of_it = sql.sort_array(sql.collect_list(sql.struct("source", "offset")))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from culm.spark.columns import Unsigned
-from culm.spark.pack import BLOCK_BITS
+from culm.spark.batches.pack import BLOCK_BITS
+from culm.spark.runtime.columns import Unsigned
 from culm.spark.select.places import NOT_HELD, OFFSET_BITS, Gap
 from culm.store.schema import from_sql, to_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import numpy.typing as npt
 
 
 class Complete(NamedTuple):

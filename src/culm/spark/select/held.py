@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
-from culm.spark.columns import Tiny
-from culm.spark.fields import DIGEST_BYTES
-from culm.spark.findings import Findings
-from culm.spark.merge import Outcome
-from culm.spark.pack import BLOCK_BITS, Pack
-from culm.spark.records import Records
-from culm.spark.segment import Summary
+from culm.spark.batches.cells import Cell
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
+from culm.spark.batches.pack import BLOCK_BITS, Pack
+from culm.spark.batches.records import Records
+from culm.spark.batches.slices import fetched
+from culm.spark.runtime.columns import Tiny
 from culm.spark.select.pages import PAGE_BITS, BlockRow
-from culm.spark.slices import fetched
-from culm.spark.verdicts import JudgedSegment
+from culm.spark.verification.findings import Findings
+from culm.spark.verification.merge import Outcome
+from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.steps import judged
+from culm.spark.verification.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from culm.spark.fields import Bytes, Flags, Numbers
 
 
 class FoundRow(NamedTuple):
@@ -70,14 +67,12 @@ class Together(NamedTuple):
     numbers: bytes | None
 
 
-_COUNT_BYTES = 4  # a u32
-
-
 def present(rows: Iterable[FoundRow]) -> Iterator[BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
-        found, block = Findings.decode(fetched(row.findings)), row.block
-        verified = found.seq[_verified(row, found)]
+        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        block = row.block
+        verified = segment.findings.seq[segment.verdict == 0]
         if not len(verified):
             continue
         newest = int(verified[-1])
@@ -95,17 +90,12 @@ def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
     for row in rows:
         records = Records(Pack.decode(fetched(row.packed)))
         found = Findings.of(records)
-        verified = _verified(row, found)
+        summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
+        verified = JudgedSegment(row.author, from_sql(row.log), found, summary, outcome).verdict == 0
         if verified.any():
             data = Held.of(records, found, verified).encode()
             for share in range(row.shares):
                 yield Together(row.author, row.log, row.block, share, None, None, None, None, None, None, data)
-
-
-def _verified(row: FoundRow | WholeRow, found: Findings) -> Flags:
-    summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
-    verified: Flags = JudgedSegment(row.author, from_sql(row.log), found, summary, outcome).verdict == 0
-    return verified
 
 
 def _offsets(seq: Numbers) -> npt.NDArray[np.int64]:
@@ -113,19 +103,19 @@ def _offsets(seq: Numbers) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class Held(Cell):
     """The verified entries of a block: columns of length n, ascending by number, and the entries' bytes.
 
     ``offset`` counts from the block's first number. Digests are n rows of 64 bytes. ``state`` has ranks of
-    ``culm.spark.payload.STATES``. ``length`` is the size of each entry in ``data``, where they follow each other.
+    ``batches.payload.STATES``. ``length`` is the size of each entry in ``data``, where they follow each other.
     """
 
-    offset: npt.NDArray[np.uint16]
-    size: Numbers
-    digest: Bytes
-    payload_hash: Bytes
-    state: npt.NDArray[np.int8]
-    length: npt.NDArray[np.uint16]
+    offset: Annotated[npt.NDArray[np.uint16], "<u2", 1]
+    size: Annotated[Numbers, "<u8", 1]
+    digest: Annotated[Bytes, "u1", DIGEST_BYTES]
+    payload_hash: Annotated[Bytes, "u1", DIGEST_BYTES]
+    state: Annotated[npt.NDArray[np.int8], "i1", 1]
+    length: Annotated[npt.NDArray[np.uint16], "<u2", 1]
     data: bytes
 
     @classmethod
@@ -144,37 +134,9 @@ class Held:
             pack.data[: int(length.sum())].tobytes(),
         )
 
-    def encode(self) -> bytes:
-        """The entries as bytes: a count (u32), then the columns, little-endian."""
-        columns = [np.ascontiguousarray(getattr(self, name)).tobytes() for name in _KINDS]
-        return len(self.offset).to_bytes(_COUNT_BYTES, "little") + b"".join(columns) + self.data
-
-    @classmethod
-    def decode(cls, data: bytes) -> Held:
-        """Read what ``encode`` wrote."""
-        count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
-        columns: list[Any] = []
-        for kind, width in _KINDS.values():
-            column = np.frombuffer(data, kind, count * width, at)
-            at += column.nbytes
-            columns.append(column.reshape(count, width) if width > 1 else column)
-        columns.append(data[at:])
-        return cls(*columns)
-
     def records(self) -> pa.Array:
         """The entries' bytes as a binary array, one value for each entry."""
-        import pyarrow as pa
-
         bounds = np.append(0, np.cumsum(self.length, dtype=np.int32)).astype(np.int32)
         return pa.Array.from_buffers(
             pa.binary(), len(self.length), [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
         )
-
-
-_KINDS: dict[str, tuple[str, int]] = dict(
-    zip(
-        (field.name for field in fields(Held)),
-        [("<u2", 1), ("<u8", 1), ("u1", DIGEST_BYTES), ("u1", DIGEST_BYTES), ("i1", 1), ("<u2", 1)],
-        strict=False,  # the bytes themselves are no column
-    )
-)

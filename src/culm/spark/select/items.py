@@ -7,29 +7,26 @@ pieces of one requester may denote the same entry; since they follow each other,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import compute
 
-from culm.spark.arrays import decimals, fixed_binary, hashes, names
-from culm.spark.columns import Batch, Unsigned
-from culm.spark.pack import BLOCK_BITS
-from culm.spark.payload import HELD, STATES, rank
+from culm.spark.batches.arrays import decimals, fixed_binary, hashes, names
+from culm.spark.batches.fields import Flags, Offsets
+from culm.spark.batches.pack import BLOCK_BITS
+from culm.spark.batches.payload import HELD, STATES, rank
+from culm.spark.runtime.columns import Batch, Unsigned
 from culm.spark.select.held import Held
 from culm.spark.select.places import OFFSET_BITS, numbers_of
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 from culm.store.schema import from_sql
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from culm.spark.fields import Flags, Offsets
-
-    Key = tuple[bytes, int, int, int]  # author, log, block and share
-    Wants = npt.NDArray[np.uint8]
+Key = tuple[bytes, int, int, int]  # author, log, block and share
+Wants = npt.NDArray[np.uint8]
 
 
 class Item(NamedTuple):
@@ -46,7 +43,7 @@ class Item(NamedTuple):
     entry_hash     BINARY         YAMF-hash, 66 bytes
     size           DECIMAL(20,0)  of the payload, as the entry claims
     payload_hash   BINARY         66 bytes
-    payload_state  STRING         what is known of the payload (``culm.spark.payload.STATES``)
+    payload_state  STRING         what is known of the payload (``batches.payload.STATES``)
     encoded        BINARY         the entry
     =============  =============  ================================================================================
 
@@ -110,8 +107,6 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
 
 def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
     """The stretches of a batch that are of one block and share: the first row, and the one behind the last."""
-    from pyarrow import compute
-
     count = len(batch)
     changed = np.zeros(max(count, 1), np.bool_)
     changed[0] = count > 0
@@ -152,8 +147,6 @@ class _Block:
 
     def finish(self) -> Iterator[Batch | ItemCounts]:
         """Yield the items of the last requester, when the block has no more pieces."""
-        import pyarrow as pa
-
         if len(self._rows):
             requesters = pa.array([self._waiting], pa.string())
             yield from self._items(requesters, np.zeros(len(self._rows), np.int64), self._rows, self._wants)
@@ -161,16 +154,12 @@ class _Block:
 
     def _counts(self, pieces: pa.RecordBatch) -> Offsets:
         """How many numbers each piece denotes, held or not."""
-        from pyarrow import compute
-
         span = numbers_of(pieces.column("last")) - numbers_of(pieces.column("first")) + np.uint64(1)
         listed = np.asarray(compute.fill_null(compute.binary_length(pieces.column("numbers")), -1))
         counts: Offsets = np.where(listed >= 0, listed // 2, span.astype(np.int64))
         return counts
 
     def _take(self, pieces: pa.RecordBatch, count: Offsets) -> Iterator[Batch | ItemCounts]:
-        import pyarrow as pa
-
         piece, rows, wants = self._pairs(pieces, count)
         run, requesters = _runs(pieces.column("requester"))
         shift = 1
@@ -217,8 +206,6 @@ class _Block:
 
     def _items(self, requesters: pa.Array, who: Offsets, rows: Offsets, wants: Wants) -> Iterator[Batch | ItemCounts]:
         """A batch of ``Item``. The entries' columns are made once for a block, and rows taken from them."""
-        import pyarrow as pa
-
         entries, count = self._entries, len(rows)
         if self._columns is None:
             self._columns = (hashes(entries.digest), hashes(entries.payload_hash), entries.records())
@@ -251,9 +238,6 @@ class _Block:
 
 def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:
     """For each value the number of its run of equal neighbours, and the values of the runs."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     changed = np.zeros(len(requesters), np.bool_)
     changed[1:] = np.asarray(compute.not_equal(requesters[1:], requesters[:-1]))
     run: Offsets = np.cumsum(changed, dtype=np.int64)

@@ -8,36 +8,36 @@
     OUTPUT/bundles/        if asked for: a file for each requester, and ``manifest``, a Parquet table of them
     OUTPUT/summary.json    the numbers of ``SelectSummary``
 
-Inputs are those of ``culm.spark.job``. As there, the tables between the stages are Parquet in a folder ``work``, which
+Inputs are those of a verification. As there, the tables between the stages are Parquet in a folder ``work``, which
 is removed at the end, so that inputs are read once. Only payloads are read again, for the bundles that need them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import compute
 
 from culm.errors import ConfigError
-from culm.spark.gather import PackRow, Reject, gather
-from culm.spark.inputs import plan
-from culm.spark.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.plan.given import read_rows
-from culm.spark.select.bundles import PlaceRow, gather_with_places, write_bundles
+from culm.spark.reading.inputs import plan
+from culm.spark.reading.payload_places import PlaceRow
+from culm.spark.runtime.columns import Row
+from culm.spark.runtime.engine import Table
+from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
+from culm.spark.runtime.shell import Result, job
+from culm.spark.select.bundles import gather_with_places, write_bundles
 from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, ItemCounts, chosen
 from culm.spark.select.places import BEYOND, NOT_HELD
 from culm.spark.select.requests import Asked, Given, Refused, given
 from culm.spark.select.steps import Selecting
-from culm.spark.shell import Result, job
-from culm.spark.verify import Verification, sums
-from culm.spark.verify import chosen as ways_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from culm.spark.columns import Row
-    from culm.spark.engine import Table
+from culm.spark.verification.gather import PackRow, Reject, gather
+from culm.spark.verification.verify import Verification, sums
+from culm.spark.verification.verify import chosen as ways_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def run_select(
 
     ``requests`` is a folder of Parquet files, or a ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` file, with the
     columns of ``culm.spark.select.requests.given``. ``bundles``: also write a bundle for each requester. ``master``,
-    ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.job.run``; this always runs on
+    ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.run``; this always runs on
     Spark, however small the inputs are.
     """
     splits, ways = plan(inputs), ways_of(signatures)
@@ -135,9 +135,6 @@ def _asked(asked: Table[Asked]) -> dict[str, int]:
 
 
 def _missing(missing: Table[Missing]) -> dict[str, int]:
-    import pyarrow as pa
-    from pyarrow import compute
-
     rows, entries = 0, dict.fromkeys(REASONS, 0)
     for batch in missing.batches("entries", "reason"):
         rows += batch.num_rows

@@ -8,19 +8,17 @@ with more than four million numbers, is all there is of most logs; it comes with
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from culm.ranges.runs import Runs
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    BlockRuns = Sequence[tuple[int, int]]
+BlockRuns = Sequence[tuple[int, int]]
 
 # Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
 # pages leave more of a long log to a second step; larger ones make the rows of requests larger if a log has many gaps.

@@ -13,63 +13,27 @@ not exist come out as gaps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from culm.bamboo.lipmaa import SPINE, path, spine
 from culm.ranges.runs import Runs
-from culm.spark.columns import Tiny
-from culm.spark.fields import lipmaa_of
-from culm.spark.pack import BLOCK_BITS
-from culm.spark.select.pages import PAGE_BITS, runs_of
-from culm.spark.select.places import BEYOND, OFFSET_BITS, Piece, Places, batch_of, numbers_of, u64
-from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPARSE
+from culm.spark.batches.fields import Flags, Numbers, Offsets, lipmaa_of
+from culm.spark.batches.pack import BLOCK_BITS
+from culm.spark.runtime.columns import Batch, combined
+from culm.spark.select.pages import PAGE_BITS, LogRow, PageRow, runs_of
+from culm.spark.select.places import BEYOND, OFFSET_BITS, Far, Piece, Places, batch_of, numbers_of, u64
+from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPARSE, Asked
 from culm.store.schema import from_sql
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+Request = combined("Request", __name__, Asked, LogRow)
+"""A range with its log's newest verified entry (null: none) and the blocks of its first page."""
 
-    import numpy.typing as npt
-    import pyarrow as pa
-
-    from culm.spark.columns import Batch
-    from culm.spark.fields import Flags, Numbers, Offsets
-
-
-class Request(NamedTuple):
-    """A range (``Asked``) with its log's newest verified entry (null: none) and the blocks of its first page."""
-
-    requester: str
-    author: bytes
-    log: int
-    start: int
-    last: int
-    kind: Tiny
-    least: int
-    limit: int
-    head: int
-    tail: int
-    forbidden: bytes | None
-    newest: int | None
-    blocks: bytes | None
-
-
-class FarSpan(NamedTuple):
-    """A span with one page. ``blocks`` is null if the page does not exist; ``next`` is the next page that does."""
-
-    author: bytes
-    log: int
-    requester: str
-    wants: Tiny
-    least: int
-    limit: int
-    first: int
-    last: int
-    page: int
-    next: int | None
-    blocks: bytes | None
-
+FarSpan = combined("FarSpan", __name__, Far, PageRow)
+"""A span with one page. ``blocks`` is null if the page does not exist; ``next`` is the next page that does."""
 
 _SPINE = np.array(SPINE[:42], np.uint64)  # the numbers of the spine that fit into 64 bits
 
@@ -168,8 +132,6 @@ class _Cut:
         yield _certificates(row[kept], seq[kept])
 
     def _of_numbers(self, row: Offsets, seq: Numbers, wants: npt.NDArray[np.int8]) -> Iterator[Batch]:
-        import pyarrow as pa
-
         some = wants != 0
         row, seq, wants = row[some], seq[some], wants[some]
         if not len(row):

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from culm.spark.columns import Batch, Tiny, schema
-from culm.spark.pack import BLOCK_BITS
-from culm.spark.select.pages import PAGE_BITS, walk
+from culm.spark.batches.fields import Numbers, Offsets
+from culm.spark.batches.pack import BLOCK_BITS
+from culm.spark.runtime.columns import Batch, Row, Tiny, schema
+from culm.spark.select.pages import PAGE_BITS, BlockRuns, walk
 from culm.store.schema import to_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from culm.spark.columns import Row
-    from culm.spark.fields import Numbers, Offsets
-    from culm.spark.select.pages import BlockRuns
 
 # A far span over at most this many pages becomes a row for each page, which is joined with that page alone. A longer
 # one stays one row and is joined with all pages of its log, because most of its pages may not exist.
@@ -99,8 +93,6 @@ def numbers_of(column: pa.Array) -> Numbers:
 
 def signed(numbers: Numbers) -> pa.Array:
     """Unsigned numbers as a column of signed longs; the reverse of ``numbers_of``."""
-    import pyarrow as pa
-
     return pa.array((numbers ^ _NUMBER).view(np.int64))
 
 
@@ -199,8 +191,6 @@ def u64(numbers: Sequence[int]) -> Numbers:
 
 def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **columns: Any) -> Batch:  # noqa: ANN401 - arrays and sequences of numbers
     """Rows of a table: author, log, requester and sizes are those of the rows of ``source``, other columns as given."""
-    import pyarrow as pa
-
     arrays = []
     for field in schema(table):
         if field.name in columns:

@@ -5,25 +5,21 @@ The parameters of a range become columns, so that the next steps can work on tho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
+from pyspark.sql import DataFrame
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError, EncodingError
-from culm.ranges import decode
-from culm.spark import columns as tables
-from culm.spark.columns import Tiny
+from culm.ranges import Range, decode
 from culm.spark.plan.ranges import MAX_FORBIDDEN_BYTES, read_ranges
+from culm.spark.runtime import columns
+from culm.spark.runtime.columns import Tiny
+from culm.spark.runtime.onspark import fitted
 from culm.store.schema import to_sql
 from culm.wire.places import parse_author, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyspark.sql import Column, DataFrame
-
-    from culm.ranges import Range
 
 METADATA, PAYLOAD, CERTIFICATE = 1, 2, 4
 """Bits: what is wanted of an entry. A certificate is metadata that is wanted only to verify other entries."""
@@ -86,8 +82,6 @@ def given(requests: DataFrame) -> DataFrame:
     ``STRING``; ``ranges BINARY`` (``RangeSet.encode()``) or ``range BINARY`` (``Range.encode()``), either also as
     ``STRING``. ``ConfigError`` if one is missing or of another type.
     """
-    from pyspark.sql import functions as sql
-
     types = dict(requests.dtypes)
     ranges = "ranges" if "ranges" in types else "range"
     fitting = {
@@ -106,12 +100,10 @@ def given(requests: DataFrame) -> DataFrame:
                 f"the column {name!r} of the requests cannot be of the type {found.upper()};"
                 f" expected {' or '.join(kinds).upper()}"
             )
-    columns: dict[str, Column] = {"requester": sql.col("requester"), "log_text": sql.col("log_id").cast("string")}
-    columns["author_text" if types["author"] == "string" else "author"] = sql.col("author")
-    columns["ranges_text" if types[ranges] == "string" else ranges] = sql.col(ranges)
-    return requests.select(
-        [columns.get(name, sql.lit(None)).cast(kind.lower()).alias(name) for name, kind in tables.types(Given).items()]
-    )
+    forms: dict[str, str | None] = {**dict.fromkeys(Given._fields), "requester": "requester", "log_text": "log_id"}
+    forms["author_text" if types["author"] == "string" else "author"] = "author"
+    forms["ranges_text" if types[ranges] == "string" else ranges] = ranges
+    return fitted(requests, columns.types(Given), **forms)
 
 
 def check(rows: Iterable[Given]) -> Iterator[Asked | Refused]:

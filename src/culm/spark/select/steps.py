@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from culm.spark.onspark import OnSpark, SparkTable, frame_of
+from pyspark.sql import DataFrame
+
+from culm.spark.runtime.columns import Row, combined
+from culm.spark.runtime.engine import Table
+from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.select.gaps import Complete, Lacking, Missing, Reached, Wanting, completed, lacking, merged
 from culm.spark.select.held import FoundRow, Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
@@ -14,18 +20,9 @@ from culm.spark.select.pages import BlockRow, LogRow, PageRow, linked, paged
 from culm.spark.select.pieces import FarSpan, Request, cut, spread
 from culm.spark.select.places import Far, Gap, Piece, Wide
 from culm.spark.select.requests import Asked, Given, Refused, check, given
-from culm.spark.steps import BLOCK, LOG, SEGMENT
-from culm.spark.verify import verified
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-
-    from pyspark.sql import DataFrame
-
-    from culm.spark.columns import Row
-    from culm.spark.engine import Table
-    from culm.spark.verify import Verification
+from culm.spark.verification.merge import OutcomeRow
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, SegmentRow
+from culm.spark.verification.verify import Verification, verified
 
 # Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
 # pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
@@ -33,16 +30,8 @@ if TYPE_CHECKING:
 _SHARE_PAIRS = 2_000_000
 
 
-class Judged(NamedTuple):
-    """A segment with its outcome and its entries."""
-
-    author: bytes
-    log: int
-    block: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    outcome: bytes
+Judged = combined("Judged", __name__, SegmentRow, OutcomeRow)
+"""A segment with its outcome and its entries."""
 
 
 class Pairs(NamedTuple):
@@ -107,7 +96,7 @@ class Selecting:
         self._pieces: Table[Piece] = pieces.union(more)
         self._gaps: Table[Gap] = gaps.union(further)
 
-    def _spans(self, far: Table[Far], wide: Table[Wide]) -> Table[FarSpan]:
+    def _spans(self, far: Table[Far], wide: Table[Wide]) -> Table[Any]:
         """The far spans with their pages.
 
         Narrow spans are joined with the pages they name. Wide ones are joined with all pages of the log that exist,
@@ -161,7 +150,7 @@ def select_entries(
     signatures: str = "all",
     encoded: bool = True,
 ) -> Selection:
-    """Verify a table of entries, as ``culm.spark.verify.verify`` takes it, and select from the verified ones.
+    """Verify a table of entries, as ``verification.verify.verify`` takes it, and select from the verified ones.
 
     The items are exactly the entries and certificates that the ranges of each requester denote and that are verified.
     ``requests``: see ``culm.spark.select.requests.given``. ``encoded=False`` leaves the entries' bytes out.

@@ -6,6 +6,8 @@
     some = spark.read.format("culm").options(range="100..", payloads=True).load(["a.bundle", "s3a://logs/*.culm"])
     entries.write.format("culm").mode("append").save("export")     # bundles, which `culm import` takes
     spark.readStream.format("culm").load("node.culm")              # a store that grows
+    spark.readStream.format("culm").load("s3a://logs/drop")        # a folder into which bundles are dropped
+    spark.readStream.format("culm").option("home", "stream").load("culm://KEY@alice.example:7979")
     spark.readStream.format("culm").option("log", "AUTHOR/1").load("intervals://alice.example:7979")
 
 Spark finds the source by its name where Culm is installed. Rows are ``culm.spark.source.entries.ENTRIES``: entries as

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+
+from pyspark.sql.types import StructType
 
 from culm.errors import ConfigError
-from culm.spark.columns import UNSIGNED, Columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pyspark.sql.types import StructType
+from culm.spark.runtime.columns import UNSIGNED
 
 _COMMENTS = {
     "source": ("STRING", "the path or URI where it was found"),
@@ -31,10 +28,10 @@ _COMMENTS = {
     "reason": ("STRING", "of a reject: why it could not be read"),
 }
 
-ENTRIES = Columns(**{name: kind for name, (kind, _) in _COMMENTS.items()})
+ENTRIES = {name: kind for name, (kind, _) in _COMMENTS.items()}
 """The fields of an entry (docs/specs/bamboo.md, "Entries"), null where it has none. Of a reject only place and reason.
 
-``payload_state``: what is known of the payload at that place (``culm.spark.payload.STATES``). Rows with
+``payload_state``: what is known of the payload at that place (``batches.payload.STATES``). Rows with
 a ``payload_frame`` come only if that column is wanted.
 """
 
@@ -47,9 +44,9 @@ def schema_of(names: Iterable[str]) -> str:
 def check_schema(schema: StructType) -> None:
     """Raise ``ConfigError`` if somebody asks for columns that the source has not got, or has with another type."""
     for field in schema.fields:
-        kind = ENTRIES.types.get(field.name)
+        kind = ENTRIES.get(field.name)
         found = field.dataType.simpleString().upper()
         if kind is None:
-            raise ConfigError(f"format culm has no column {field.name!r}; it has {', '.join(ENTRIES.names)}")
+            raise ConfigError(f"format culm has no column {field.name!r}; it has {', '.join(ENTRIES)}")
         if kind != found:
             raise ConfigError(f"the column {field.name!r} of format culm is {kind}, not {found}")

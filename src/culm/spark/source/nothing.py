@@ -5,12 +5,11 @@ The connection of ``culm.intervals`` needs a source to answer from. This one ans
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from culm.bamboo import Entry, ForkProof
-    from culm.transfer import Kept
-    from culm.types import Log, Run
+from culm.bamboo import Entry, ForkProof
+from culm.transfer import Kept
+from culm.types import Log, Run
 
 
 class NoLog:

@@ -12,6 +12,9 @@
 ``rejects``        ``true`` (default): also a row for everything that could not be read; ``only``; ``false``
 ``batch``          streaming: the most entries of a batch, of each store or log; default 100000
 ``wait``           following a peer: seconds of silence after which it has nothing to add; default 1, at most 600
+``home``           following a ``culm://`` peer: a folder of the stream's own, with its identity and what it has got
+``identity``       the name of an identity in that home; default: ``default``, or the only one
+``clump``          the clump, as text; default: that of the home's ``culm.toml``, or none
 ``bundles``        writing: ``partition`` (default), a bundle for each partition, or ``log``, one for each log
 =================  ===================================================================================================
 
@@ -23,23 +26,20 @@ whatever else is chosen. Options that begin with ``fs.`` are Hadoop's settings f
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.ranges import read_range
+from culm.spark.reading.wanted import EVERYTHING, Wanted
 from culm.spark.source.entries import ENTRIES
-from culm.spark.wanted import EVERYTHING, Wanted
 from culm.wire.places import parse_author, parse_log, parse_number
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _SAME = {"author": "authors", "log": "logs"}  # options that may be named in two ways
 _NAMES = (
     *("author", "log", "range", "columns", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects"),
-    *("batch", "wait", "bundles"),
+    *("batch", "wait", "home", "identity", "clump", "bundles"),
 )
 _OF_SPARK = ("path", "paths", "checkpointlocation", "mode")  # options that Spark itself adds
 _LONGEST_WAIT = 600.0  # Seconds. A batch waits at least so long for a silent peer, so a slip of the finger is refused.
@@ -50,13 +50,17 @@ class Options:
     """The options after they were checked."""
 
     wanted: Wanted = EVERYTHING
-    columns: tuple[str, ...] = ENTRIES.names
+    columns: tuple[str, ...] = tuple(ENTRIES)
     rejects: str = "true"
     batch: int = 100_000
     wait: float = 1.0
     """Seconds of silence after which a peer that is followed has nothing to add."""
     by_log: bool = False
     """Whether each log is written as a bundle of its own."""
+    home: str | None = None
+    """The home of a stream that follows a ``culm://`` peer, with the names of an identity and a clump."""
+    identity: str | None = None
+    clump: str | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str], columns: Sequence[str] | None = None) -> Options:
@@ -68,10 +72,10 @@ class Options:
         for name in options:
             if name not in (*_NAMES, *_SAME.values(), *_OF_SPARK) and not name.startswith("fs."):
                 raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
-        names = tuple(columns or _listed(options.get("columns", ",".join(ENTRIES.names))))
+        names = tuple(columns or _listed(options.get("columns", ",".join(ENTRIES))))
         for name in names:
-            if name not in ENTRIES.names:
-                raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES.names)}")
+            if name not in ENTRIES:
+                raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES)}")
         authors, logs = options.get("authors"), options.get("logs")
         low = parse_number(options.get("fromseqnum", "1"), "sequence number", 1)
         high = parse_number(options.get("toseqnum", str(MAX_U64)), "sequence number", 1)
@@ -91,6 +95,7 @@ class Options:
             parse_number(options.get("batch", "100000"), "number of entries", 1),
             _seconds(options.get("wait", "1")),
             _one_of(options, "bundles", "partition", "log") == "log",
+            **{name: options.get(name) for name in ("home", "identity", "clump")},
         )
 
 

@@ -5,7 +5,7 @@ each log is read in ascending order, and an offset is the last sequence number t
 first asked how far it can show a log without a gap, and that is the end of the batch; then it is asked for exactly
 those entries. The numbers mean the same for every peer, so a query that is stopped, or dies, goes on where it was.
 
-Signatures are checked on the way. Whether the entries fit together is for ``culm.spark.verify`` to say.
+Signatures are checked on the way. Whether the entries fit together is for ``verification.verify`` to say.
 
 The protocol sends each entry with its payload, and waits if the peer has the entry but not its payload. A stream would
 then stand still, perhaps for ever. After ``wait`` seconds the entry therefore counts as one without its payload, the
@@ -16,35 +16,28 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, Entry
 from culm.errors import ConfigError, NetworkError
-from culm.intervals import Announced, At, Connection, Ended, EntryReceived, PayloadReceived, Regular
-from culm.spark.columns import Columns
-from culm.spark.payload import HELD, without_bytes
-from culm.spark.scan import Found
-from culm.spark.source.entries import ENTRIES
+from culm.intervals import Announced, At, Connection, Ended, EntryReceived, Event, PayloadReceived, Regular
+from culm.spark.batches.payload import HELD, without_bytes
+from culm.spark.reading.found import Found
 from culm.spark.source.nothing import Nothing
+from culm.spark.source.options import Options
 from culm.spark.source.rows import entry_batches
 from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.schema import to_sql
+from culm.types import Log
 from culm.wire.places import log_text, parse_log
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from culm.bamboo import Entry
-    from culm.intervals import Event
-    from culm.spark.source.options import Options
-    from culm.types import Log
-
-    Offset = dict[str, int]
-    Row = tuple[object, ...]
+Offset = dict[str, int]
+Row = tuple[object, ...]
 
 _CONNECT_SECONDS = 10.0  # until an address counts as unreachable; the query fails then, and Spark may start it again
 
@@ -101,9 +94,8 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         with _Peer(self._address, self._options.wait) as peer:
             for log, (low, high) in spans.items():
                 found = peer.fetch(self._url, parse_log(log), low, high, self._options)
-                yield from Columns(**{name: ENTRIES.types[name] for name in self._options.columns}).rows(
-                    entry_batches(found, self._options)
-                )
+                for batch in entry_batches(found, self._options):
+                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 class _Peer:

@@ -1,30 +1,48 @@
-"""Rows of ``format("culm")``: what ``culm.spark.scan`` found, with the fields of each entry in columns of their own."""
+"""Rows of ``format("culm")``: what ``reading.scan`` found, with the fields of each entry in columns of their own."""
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+from pyspark.sql.datasource import InputPartition
 
 from culm.bamboo.entry import SIGNATURE_BYTES
-from culm.spark.arrays import decimals, fixed_binary, hashes
-from culm.spark.fields import DIGEST_BYTES, Fields, cut, padded, why_not
+from culm.spark.batches.arrays import decimals, fixed_binary, hashes
+from culm.spark.batches.fields import DIGEST_BYTES, Fields, Flags, Offsets, cut, padded, why_not
+from culm.spark.reading.entries import table_rows
+from culm.spark.reading.found import Found
+from culm.spark.reading.inputs import Part, Piece
+from culm.spark.reading.scan import scan
+from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.spark.runtime.columns import arrow
 from culm.spark.source.entries import ENTRIES
-from culm.spark.wanted import EVERYTHING, Wanted
+from culm.spark.source.options import Options
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
-
-    from culm.spark.fields import Flags, Offsets
-    from culm.spark.scan import Found
-    from culm.spark.source.options import Options
-
-    _Column = Callable[[Fields, Sequence[Found], Wanted], pa.Array]
+_Column = Callable[[Fields, Sequence[Found], Wanted], pa.Array]
 
 _ROWS = 4000  # Rows in one Arrow batch, about as many as a session's batches. With payloads a row may have megabytes.
+
+
+def found_in(piece: Piece, wanted: Wanted) -> Iterator[Found]:
+    """The rows of a piece, with payloads if they are wanted."""
+    return table_rows(piece) if piece.part is Part.TABLE else scan(piece, wanted)
+
+
+class Pieces:
+    """A reader of pieces: the ``read`` that Spark calls in a task, for the readers of stores, files and folders."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        found = chain.from_iterable(found_in(piece, self._options.wanted) for piece in partition.value)
+        return entry_batches(found, self._options)
 
 
 def entry_batches(found: Iterable[Found], options: Options) -> Iterator[pa.RecordBatch]:
@@ -37,8 +55,6 @@ def entry_batches(found: Iterable[Found], options: Options) -> Iterator[pa.Recor
 
 
 def _batch(page: Sequence[Found], options: Options) -> pa.RecordBatch:
-    import pyarrow as pa
-
     fields = _fields([row.encoded or b"" for row in page])
     page = [_judged(row, good=bool(good)) for row, good in zip(page, fields.good, strict=True)]
     if options.rejects == "only":
@@ -57,14 +73,14 @@ def _batch(page: Sequence[Found], options: Options) -> pa.RecordBatch:
 
 def _given(name: str) -> _Column:
     """A column that is a field of ``Found``."""
-    return lambda _, page, __: _array([getattr(row, name) for row in page], ENTRIES.arrow[name])
+    return lambda _, page, __: _array([getattr(row, name) for row in page], arrow(ENTRIES[name]))
 
 
 def _payload(fields: Fields, page: Sequence[Found], wanted: Wanted) -> pa.Array:
     """The payloads that are wanted: a range may leave some out by their numbers and sizes."""
     numbers = zip(fields.seq.tolist(), fields.size.tolist(), strict=True)
     values = [row.payload if wanted.has_payload(*at) else None for row, at in zip(page, numbers, strict=True)]
-    return _array(values, ENTRIES.arrow["payload"])
+    return _array(values, arrow(ENTRIES["payload"]))
 
 
 _COLUMNS: dict[str, _Column] = {
@@ -86,7 +102,7 @@ _COLUMNS: dict[str, _Column] = {
 
 
 DECODED = {
-    name: ENTRIES.types[name]
+    name: ENTRIES[name]
     for name in ("author", "log_id", "seqnum", "tag", "lipmaalink", "backlink", "size", "payload_hash", "sig")
 }
 """The fields of an entry, as SQL types."""
@@ -94,8 +110,6 @@ DECODED = {
 
 def decoded(records: Sequence[bytes | None]) -> pa.Array:
     """Entries as structs of their fields (``DECODED``); null where the bytes are not an entry."""
-    import pyarrow as pa
-
     fields = _fields([record or b"" for record in records])
     columns = [_COLUMNS[name](fields, (), EVERYTHING) for name in DECODED]
     return pa.StructArray.from_arrays(columns, names=list(DECODED), mask=pa.array(~fields.good))
@@ -120,14 +134,9 @@ def _digests(fields: Fields, at: Offsets) -> pa.Array:
 
 
 def _array(values: Any, *given: Any, **more: Any) -> pa.Array:  # noqa: ANN401 - whatever Arrow takes
-    import pyarrow as pa
-
     return pa.array(values, *given, **more)
 
 
 def _some(array: pa.Array, rows: Flags) -> pa.Array:
     """The array with null in all rows but these."""
-    import pyarrow as pa
-    from pyarrow import compute
-
     return compute.if_else(pa.array(rows), array, pa.scalar(None, array.type))

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    SimpleDataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
 
 from culm.errors import ConfigError
-from culm.spark.inputs import Part, plan
-from culm.spark.reading import table_rows
-from culm.spark.scan import scan
+from culm.spark.reading.inputs import Split, plan
 from culm.spark.source.entries import check_schema, schema_of
+from culm.spark.source.folder import FolderStream
 from culm.spark.source.options import Options, paths_of, settings_of
 from culm.spark.source.peers import PeerStream
-from culm.spark.source.rows import entry_batches
+from culm.spark.source.rows import Pieces
 from culm.spark.source.stores import StoreStream
 from culm.spark.source.writer import BundlesWriter
 from culm.spark.storage import located
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader, SimpleDataSourceStreamReader
-    from pyspark.sql.types import StructType
-
-    from culm.spark.inputs import Piece, Split
-    from culm.spark.scan import Found
 
 
 class CulmSource(DataSource):
@@ -56,43 +54,45 @@ class CulmSource(DataSource):
         return BundlesWriter(folder, schema.names, overwrite=overwrite, by_log=by_log)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A stream of what stores get. For a peer this raises, and Spark then asks for ``simpleStreamReader``."""
-        from pyspark.errors import PySparkNotImplementedError
-
+        """A stream of what stores, a folder or a ``culm://`` peer get; of others Spark asks ``simpleStreamReader``."""
         paths = paths_of(self.options)
-        if all("://" in path for path in paths):
+        if any(path.startswith("culm://") for path in paths):
+            from culm.spark.source.live import LiveStream  # noqa: PLC0415 - imports addresses of the node
+
+            check_schema(schema)
+            return LiveStream(_only(paths), Options.parse(self.options, schema.names))
+        if all(path.startswith("intervals://") for path in paths):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
             )
         check_schema(schema)
-        return StoreStream(paths, Options.parse(self.options, schema.names))
+        options = Options.parse(self.options, schema.names)
+        places = located(paths, settings_of(self.options))
+        if any(not place.is_local or Path(place.uri).is_dir() for place in places):
+            _only(paths)
+            return FolderStream(places[0], options)
+        return StoreStream([place.uri for place in places], options)
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """A stream of what one peer gets; it is read by one task, since a peer has one connection."""
-        paths = paths_of(self.options)
-        if len(paths) != 1:
-            raise ConfigError(f"{len(paths)} addresses: a stream follows one peer; make a stream for each")
         check_schema(schema)
-        return PeerStream(paths[0], Options.parse(self.options, schema.names))
+        return PeerStream(_only(paths_of(self.options)), Options.parse(self.options, schema.names))
 
 
-class EntriesReader(DataSourceReader):
+def _only(addresses: Sequence[str]) -> str:
+    """The address; ``ConfigError`` if there are several."""
+    if len(addresses) != 1:
+        raise ConfigError(f"{len(addresses)} inputs: a stream follows one peer or folder; make a stream for each")
+    return addresses[0]
+
+
+class EntriesReader(Pieces, DataSourceReader):
     """Reads splits in parallel, each in a task of its own."""
 
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
         self._splits = splits
-        self._options = options
+        super().__init__(options)
 
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each split, and one without anything if there are none: Spark would read one all the same."""
         return [InputPartition(split) for split in self._splits or [()]]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a split."""
-        found = chain.from_iterable(found_in(piece, self._options) for piece in partition.value)
-        return entry_batches(found, self._options)
-
-
-def found_in(piece: Piece, options: Options) -> Iterator[Found]:
-    """The rows of a piece, with payloads if they are wanted."""
-    return table_rows(piece) if piece.part is Part.TABLE else scan(piece, options.wanted)

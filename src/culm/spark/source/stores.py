@@ -7,43 +7,34 @@ of a row do not change its id: a stream does not tell when a payload arrives lat
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from culm.errors import ConfigError
-from culm.spark.inputs import Part, Piece
-from culm.spark.scan import scan
-from culm.spark.source.rows import entry_batches
+from culm.spark.reading.inputs import Part, Piece
+from culm.spark.source.options import Options
+from culm.spark.source.rows import Pieces
 from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.opening import open_database
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-    from pyspark.sql.streaming.datasource import ReadLimit
-
-    from culm.spark.source.options import Options
-
-    Offset = dict[str, int]
+Offset = dict[str, int]
 
 _TABLES = (Part.ENTRIES, Part.FORKS)
-_ROWS = 20_000  # rows of a store in one task, as for reading whole stores (``culm.spark.inputs``)
+_ROWS = 20_000  # rows of a store in one task, as for reading whole stores (``reading.inputs``)
 
 
-class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the rows that stores got since an offset. ``ConfigError`` for a path that is not a file."""
 
     def __init__(self, paths: Sequence[str], options: Options) -> None:
         self._paths = [str(Path(path).absolute()) for path in paths]
-        self._options = options
+        super().__init__(options)
         self._until: Offset | None = None
         for path in self._paths:
             if "://" in path or not Path(path).is_file():
-                raise ConfigError(f"{path}: cannot be followed; a stream reads stores, or logs of an intervals:// peer")
+                raise ConfigError(f"{path}: cannot be followed; a stream reads a store, a folder, or a peer")
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first row of every table."""
@@ -56,7 +47,7 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self,
         start: Offset | None = None,
-        limit: ReadLimit | None = None,  # noqa: ARG002 - the option ``batch`` limits
+        limit: object = None,  # noqa: ARG002 - the option ``batch`` limits
     ) -> Offset:
         """The end of the next batch: at most ``batch`` row ids further in each table; all there is in PySpark 4.1."""
         latest = self._until or self._greatest()
@@ -79,17 +70,11 @@ class StoreStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The row ids between two offsets, cut into tasks."""
         return [
-            InputPartition(Piece(path, part, low, min(low + _ROWS - 1, end[_key(path, part)])))
+            InputPartition((Piece(path, part, low, min(low + _ROWS - 1, end[_key(path, part)])),))
             for path in self._paths
             for part in _TABLES
             for low in range(start.get(_key(path, part), 0) + 1, end[_key(path, part)] + 1, _ROWS)
         ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
-        pieces: list[Piece] = [partition.value]
-        found = chain.from_iterable(scan(piece, self._options.wanted) for piece in pieces)
-        return entry_batches(found, self._options)
 
 
 def _key(path: str, part: Part) -> str:

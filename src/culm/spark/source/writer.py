@@ -9,11 +9,12 @@ there, each of them whole.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from culm.bamboo import Entry
@@ -21,14 +22,8 @@ from culm.errors import ConfigError, CulmError, EncodingError
 from culm.spark.storage import Location
 from culm.spark.storage.filesystems import said
 from culm.store.files import BundleWriter
+from culm.types import Log
 from culm.wire.places import log_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
-
-    from culm.types import Log
 
 _BUFFER = 1024 * 1024  # bytes written at once, so that small entries do not cost a system call each
 _TOGETHER = "write df.repartition('author', 'log_id').sortWithinPartitions('author', 'log_id', 'seqnum')"

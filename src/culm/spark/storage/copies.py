@@ -12,21 +12,18 @@ import fcntl
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING
+
+from pyarrow import fs
+from pyarrow.fs import FileSystem
 
 from culm.errors import ConfigError
 from culm.spark.storage.filesystems import said
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyarrow.fs import FileSystem
-
-    from culm.spark.storage.location import Location
+from culm.spark.storage.location import Location
 
 _MOST_BYTES = 100 * 1024**3  # on this machine's disk; a store that is larger is copied all the same, alone
 _DAY = 24 * 60 * 60  # seconds
@@ -42,8 +39,6 @@ def local_copy(location: Location) -> Iterator[Path]:
     if location.is_local:
         yield Path(location.uri)
         return
-    from pyarrow import fs
-
     system, path = location.filesystem()
     with said(location.uri):
         info = system.get_file_info(path)
@@ -68,8 +63,6 @@ def local_copy(location: Location) -> Iterator[Path]:
 
 def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
     """Copy a store and what is beside it into a new folder, the store last: it marks a copy that is whole."""
-    from pyarrow import fs
-
     rmtree(folder, ignore_errors=True)  # what a task left that was killed while it copied
     folder.mkdir(mode=0o700)
     for suffix in (*_BESIDE, ""):

@@ -11,16 +11,14 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING
+
+from pyarrow import fs
+from pyarrow.fs import FileSystem
 
 from culm.errors import ConfigError, CulmError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyarrow.fs import FileSystem
 
 Settings = tuple[tuple[str, str], ...]
 """Settings by Hadoop's names, sorted. They may hold secrets: never print them."""
@@ -107,8 +105,6 @@ def _of_session() -> dict[str, str]:
 
 def filesystem(uri: str, settings: Settings) -> tuple[FileSystem, str]:
     """The file system of a URI, and the path in it. ``ConfigError`` if no package knows the scheme."""
-    from pyarrow import fs
-
     scheme = scheme_of(uri)
     if not scheme:
         return fs.LocalFileSystem(), uri
@@ -124,8 +120,6 @@ def filesystem(uri: str, settings: Settings) -> tuple[FileSystem, str]:
 
 @lru_cache(maxsize=64)
 def _s3(bucket: str, settings: Settings) -> FileSystem:
-    from pyarrow import fs
-
     of_all = dict(settings)
 
     def setting(name: str, default: str | None = None) -> str | None:
@@ -151,8 +145,6 @@ def _s3(bucket: str, settings: Settings) -> FileSystem:
 
 @lru_cache(maxsize=64)
 def _of_arrow(scheme: str, authority: str, settings: Settings) -> tuple[FileSystem, str]:
-    from pyarrow import fs
-
     account = authority.rpartition("@")[2]
     key = dict(settings).get(f"fs.azure.account.key.{account}")
     if scheme.startswith("abfs") and key is not None:
@@ -162,10 +154,8 @@ def _of_arrow(scheme: str, authority: str, settings: Settings) -> tuple[FileSyst
 
 
 def _of_fsspec(uri: str, scheme: str) -> tuple[FileSystem, str]:
-    from pyarrow import fs
-
     try:
-        from fsspec import core, get_filesystem_class
+        from fsspec import core, get_filesystem_class  # noqa: PLC0415 - an extra
 
         get_filesystem_class(scheme)
     except ModuleNotFoundError as error:

@@ -13,17 +13,16 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple, cast
+
+from pyarrow import fs
+from pyarrow.fs import FileInfo, FileSystem
 
 from culm.errors import ConfigError
 from culm.spark.storage.filesystems import Settings, bucket_of, filesystem, said, scheme_of, settings_here
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pyarrow.fs import FileInfo, FileSystem
 
 _BUFFER = 4 * 1024 * 1024  # Bytes in one request to another machine; small requests take no less time.
 _GLOB = re.compile(r"[*?\[{]")
@@ -107,8 +106,6 @@ class Location:
 
     def _below(self, system: FileSystem, info: FileInfo, path: str, *, named: bool) -> Iterator[Listed]:
         """A file, or what is below a folder; ``path`` is this location's own path."""
-        from pyarrow import fs
-
         if info.type == fs.FileType.File:
             yield Listed(self._other(path, info.path), info.size, named)
             return
@@ -148,8 +145,6 @@ def _is_there(info: FileInfo) -> bool:
 
 def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
     """What a pattern matches, in order. Only folders that can match are listed."""
-    from pyarrow import fs
-
     names = pattern.split("/")
     fixed = next(at for at, name in enumerate(names) if _GLOB.search(name))
     base = "/".join(names[:fixed]) or "/"
@@ -171,8 +166,6 @@ def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
 
 
 def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int]]:
-    from pyarrow import fs
-
     for one in system.get_file_info(fs.FileSelector(root, recursive=True)):
         if one.type != fs.FileType.Directory:
             yield one.path, one.size or 0

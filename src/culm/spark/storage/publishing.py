@@ -13,7 +13,7 @@ A run that fails in step 1 leaves earlier results as they were; one that fails l
 cannot be kept apart, as few object stores have conditional writes that all file systems here offer. The last step looks
 whether anybody else's files are there, and fails rather than mixing two results.
 
-States (``culm.spark.state``) stay on this machine or a shared disk: two runs that add to one state must exclude each
+States (``verification.state``) stay on this machine or a shared disk: two runs that add to one state must exclude each
 other, which takes a lock, and a lock must end with its process.
 """
 
@@ -23,18 +23,16 @@ import os
 import re
 import secrets
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyarrow import fs
+from pyarrow.fs import FileSystem
 
 from culm.errors import ConfigError
 from culm.spark.storage.filesystems import bucket_of, said
 from culm.spark.storage.location import Location, located
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from pyarrow.fs import FileSystem
 
 _LAST = "summary.json"
 _PARTIAL = re.compile(r"_partial-[0-9a-f]{16}/")
@@ -83,8 +81,6 @@ def published(output: Location) -> Iterator[Path]:
 
 
 def _publish(folder: Path, system: FileSystem, path: str, output: Location) -> None:
-    from pyarrow import fs
-
     made = [name for name in _files(fs.LocalFileSystem(), str(folder)) if name != _LAST]
     token = f"_partial-{secrets.token_hex(8)}"
     staged = f"{path}/{token}"
@@ -116,7 +112,5 @@ def _probe(system: FileSystem, path: str) -> None:
 
 def _files(system: FileSystem, path: str) -> list[str]:
     """The files below a folder, by their names relative to it; none if it is not there."""
-    from pyarrow import fs
-
     found = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     return sorted(one.path[len(path.rstrip("/")) + 1 :] for one in found if one.type == fs.FileType.File)

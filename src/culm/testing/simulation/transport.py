@@ -88,6 +88,10 @@ class SimulatedTransport(_FlowControlMixin):
         self.most_queued = max(self.most_queued, self._outgoing.queued)
         self._maybe_pause_protocol()  # type: ignore[attr-defined]
 
+    def can_write_eof(self) -> bool:
+        """Whether one direction can be ended alone: it can."""
+        return True
+
     def write_eof(self) -> None:
         """End writing behind what is queued. Reading goes on."""
         if not self._has_ended and not self._is_closing:

@@ -1,0 +1,40 @@
+"""The native core: arithmetic over buffers in Rust (the folder ``native``), used where it is installed.
+
+Culm does everything without it, and with it nothing else, only quicker. So it is no dependency: it is looked for when
+this module is imported, and ``CULM_NATIVE=off`` makes a process do without. A core that was built for another Culm is
+left out as well, because the same names could mean something else there.
+"""
+
+import os
+from importlib import import_module
+from typing import Protocol
+
+_INTERFACE = 1  # Counts up when a function of the core changes its meaning.
+
+
+class Core(Protocol):
+    """What the core has. All of it works without the interpreter's lock."""
+
+    __version__: str
+
+    def accepted(self, entries: list[bytes], /) -> bytes:
+        """One byte for each entry: 1 if libsodium certainly accepts its signature, 0 if libsodium has to be asked.
+
+        Entries of one author are quick if they are hundreds; below eight nothing is accepted. ``ValueError`` if
+        an entry is shorter than an author and a signature; ``OSError`` if the system has no random bits.
+        """
+
+
+def _find() -> tuple[Core | None, str]:
+    if os.environ.get("CULM_NATIVE") == "off":
+        return None, "no native core (CULM_NATIVE=off)"
+    try:
+        core = import_module("culm_native")
+    except ImportError:
+        return None, "no native core"
+    if getattr(core, "INTERFACE", None) != _INTERFACE:
+        return None, "native core left out: it was built for another version of Culm; build it again with make native"
+    return core, f"native core {core.__version__}"
+
+
+core, description = _find()

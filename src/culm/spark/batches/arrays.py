@@ -1,0 +1,40 @@
+"""Columns of numpy as arrays of Arrow, without a Python object for each value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from culm.bamboo import YAMF_BYTES
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.batches.fields import Bytes, Numbers
+
+
+def decimals(numbers: Numbers) -> pa.Array:
+    """Unsigned numbers as decimals: Spark has no other type for them."""
+    return pa.array(numbers).cast(pa.decimal128(20, 0))
+
+
+def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
+    """The strings at the positions ``codes`` of ``of``, as an array of strings."""
+    if len(codes) and (codes == codes[0]).all():
+        return pa.repeat(of[codes[0]], len(codes))
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(of)).dictionary_decode()
+
+
+def hashes(digests: Bytes) -> pa.Array:
+    """Digests (n rows of 64 bytes) as YAMF-hashes of 66 bytes."""
+    whole = np.empty((len(digests), YAMF_BYTES), np.uint8)
+    whole[:, : len(YAMF_PREFIX)] = np.frombuffer(YAMF_PREFIX, np.uint8)
+    whole[:, len(YAMF_PREFIX) :] = digests
+    return fixed_binary(whole)
+
+
+def fixed_binary(rows: Bytes) -> pa.Array:
+    """Rows of bytes, all of one width, as a binary array."""
+    count, width = rows.shape
+    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows.tobytes())])

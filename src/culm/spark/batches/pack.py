@@ -1,0 +1,243 @@
+"""Packs: the records of one block of a log as one cell of a table.
+
+The simple way is a row for each entry. But Spark's cost is by the row: moving, sorting and writing entries one by one
+costs more than hashing them. Entries therefore travel in *packs*: all that a task has seen of one *block*, which is
+``BLOCK`` neighbouring sequence numbers of one log. Blocks also bound the work and the memory of a task, because a block
+has at most so many numbers, however long its log is.
+
+For example, a task that reads the entries 1 to 10,000 of a log makes three packs, of the blocks 0 (1 to 4095), 1 (4096
+to 8191) and 2. If another task reads copies of the entries 5000 to 6000, its pack meets the first task's pack of
+block 1 later, and the copies are merged.
+
+::
+
+    pack     = count u32, columns u8, the columns one behind the other, the records one behind the other
+    columns  = length u16, payload i8, copies u32 for each record
+               with bit 0: signature u8, before u8, piece u16, digest 64 bytes for each record
+               with bit 1: log id u64; is_end u8, seq u64, target u64, size u64, lipmaalink u8, backlink u8,
+                           payload hash u8 for each record
+
+Numbers are little-endian. A record is an entry, or the frame of a payload (``payload.PayloadFrame``). With
+bit 1 all of them are entries, and where their digests begin is said from where each of them begins; 0 is nowhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets
+from culm.spark.batches.payload import PayloadFrame
+
+BLOCK_BITS = 12
+BLOCK = 1 << BLOCK_BITS
+"""How many neighbouring sequence numbers share a block.
+
+Smaller blocks mean more rows for Spark, more summaries in the task of a long log, and with ``heads`` more signatures.
+Larger ones mean that a task holds more of a log at once. A state is bound to the value it was made with.
+"""
+
+_HEAD = struct.Struct("<IB")  # how many records, and which of the optional columns follow
+_JUDGED = 1  # bit 0: what was found out about the records in this run or an earlier one
+_DECODED = 2  # bit 1: the entries' fields, so that the next step need not decode them again
+_READ_KINDS = {"payload": "i1", "copies": "<u4"}
+_JUDGED_KINDS = {"signature": "u1", "before": "u1", "piece": "<u2"}
+_MOST_COPIES = 2**32 - 1  # the column is 32 bits wide; sums stop there rather than wrap around
+
+
+class Signature(IntEnum):
+    """What is known of a record's signature."""
+
+    UNKNOWN = 0
+    GOOD = 1  # checked
+    TIED = 2  # not checked: an authentic entry of a later number links to exactly these bytes
+    BAD = 3  # checked
+    NONE = 4  # the frame of a payload
+
+
+def block_of(seq: int) -> int:
+    """The block that a sequence number is in."""
+    return seq >> BLOCK_BITS
+
+
+@dataclass(slots=True, eq=False)
+class Pack:
+    """n records: their bytes, where each begins and ends in them, and what is known of each.
+
+    The records stand one behind the other; other bytes may stand before and behind them. ``fields`` is there if all of
+    them are entries and have been decoded.
+    ``payload`` holds ranks of ``payload.STATES``: what the copies of the entry themselves told. ``before``
+    is what was said of the record in an earlier run (see ``verification.verdicts``), 0 if it was not there. ``piece``
+    says which connected part of the segment it is in (see ``verification.segment``).
+    """
+
+    data: Bytes
+    start: Offsets
+    end: Offsets
+    payload: npt.NDArray[np.int8]
+    copies: npt.NDArray[np.uint32]
+    signature: Bytes
+    before: Bytes
+    piece: npt.NDArray[np.uint16]
+    digest: Bytes | None = None
+    fields: Fields | None = None
+
+    @classmethod
+    def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
+        """Records that were just read: one copy of each, and nothing known of them but ``payload``."""
+        count = len(payload)
+        unjudged: dict[str, Any] = {name: np.zeros(count, kind) for name, kind in _JUDGED_KINDS.items()}
+        return cls(data, start, end, payload, np.ones(count, np.uint32), **unjudged)
+
+    @classmethod
+    def of_record(cls, record: bytes, payload: int) -> Pack:
+        """One record that was just read."""
+        data = np.frombuffer(record, np.uint8)
+        return cls.of_new(data, np.array([0]), np.array([len(record)]), np.array([payload], np.int8))
+
+    @classmethod
+    def of_entries(cls, fields: Fields, payload: npt.NDArray[np.int8]) -> Pack:
+        """Decoded entries that were just read; ``fields`` must all be good and of one log."""
+        return replace(cls.of_new(fields.data, fields.start, fields.end, payload), fields=fields)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def record(self, row: int) -> bytes:
+        """The bytes of one record."""
+        return self.data[self.start[row] : self.end[row]].tobytes()
+
+    def encode(self) -> bytes:
+        """The pack as bytes, to be kept: without ``fields``, since decoding the records gives those again."""
+        return b"".join(replace(self, fields=None).parts())
+
+    def parts(self) -> list[bytes | memoryview]:
+        """The pack as bytes, in pieces that follow each other."""
+        length = (self.end - self.start).astype("<u2")
+        columns = (0 if self.digest is None else _JUDGED) | (0 if self.fields is None else _DECODED)
+        kinds = _READ_KINDS if self.digest is None else _READ_KINDS | _JUDGED_KINDS
+        parts: list[bytes | memoryview] = [_HEAD.pack(len(self), columns), length.tobytes()]
+        parts += [getattr(self, name).astype(kind).tobytes() for name, kind in kinds.items()]
+        if self.digest is not None:
+            parts.append(self.digest.tobytes())
+        if self.fields is not None:
+            parts += _encoded(self.fields)
+        parts.append(_bytes_of(self).data)
+        return parts
+
+    @classmethod
+    def decode(cls, packed: bytes) -> Pack:
+        """Read what ``encode`` or ``parts`` wrote. The records are not copied: the pack keeps ``packed`` alive."""
+        count, columns = _HEAD.unpack_from(packed)
+        at = _HEAD.size
+
+        def column(kind: str, width: int = 1) -> npt.NDArray[Any]:
+            nonlocal at
+            found = np.frombuffer(packed, kind, count * width, at)
+            at += found.nbytes
+            return found
+
+        length = column("<u2").astype(np.int64)
+        read: dict[str, Any] = {name: column(kind).copy() for name, kind in _READ_KINDS.items()}
+        none = np.zeros(0, np.int64)
+        pack = replace(cls.of_new(np.frombuffer(packed, np.uint8), none, none, read["payload"]), **read)
+        if columns & _JUDGED:
+            judged: dict[str, Any] = {name: column(kind).copy() for name, kind in _JUDGED_KINDS.items()}
+            pack = replace(pack, **judged)
+            pack.digest = column("u1", DIGEST_BYTES).copy().reshape(count, DIGEST_BYTES)
+        decoded, log_id = {}, 0
+        if columns & _DECODED:
+            log_id = int.from_bytes(packed[at : at + 8], "little")
+            at += 8
+            decoded = {name: column(kind) for name, kind in _FIELDS.items()}
+        pack.end = at + np.cumsum(length, dtype=np.int64)
+        pack.start = pack.end - length
+        if decoded:
+            pack.fields = _decoded(pack, log_id, decoded)
+        return pack
+
+    @classmethod
+    def joined(cls, packs: Sequence[Pack]) -> Pack:
+        """The records of several packs, one pack behind the other. Digests and fields are kept if all packs have them.
+
+        The bytes are copied, unless there is one pack only.
+        """
+        if len(packs) == 1:
+            return packs[0]
+        data = np.concatenate([_bytes_of(pack) for pack in packs])
+        end = np.cumsum(np.concatenate([pack.end - pack.start for pack in packs]))
+        start = end - np.concatenate([pack.end - pack.start for pack in packs])
+        digests = [pack.digest for pack in packs if pack.digest is not None]
+        fields = [pack.fields for pack in packs if pack.fields is not None]
+        return cls(
+            data,
+            start,
+            end,
+            **{name: np.concatenate([getattr(pack, name) for pack in packs]) for name in _READ_KINDS | _JUDGED_KINDS},
+            digest=np.concatenate(digests) if len(digests) == len(packs) else None,
+            fields=Fields.joined(fields, data, start) if len(fields) == len(packs) else None,
+        )
+
+    def take(self, rows: Offsets | Flags) -> Pack:
+        """Some of the records, in the order given, their bytes one behind the other."""
+        start, end = self.start[rows], self.end[rows]
+        view = self.data.data
+        records = b"".join([view[low:high] for low, high in zip(start.tolist(), end.tolist(), strict=True)])
+        data = np.frombuffer(records, np.uint8)
+        length = end - start
+        end = np.cumsum(length)
+        start = end - length
+        return Pack(
+            data,
+            start,
+            end,
+            **{name: getattr(self, name)[rows] for name in _READ_KINDS | _JUDGED_KINDS},
+            digest=None if self.digest is None else self.digest[rows],
+            fields=None if self.fields is None else self.fields.take(rows).moved(data, start),
+        )
+
+
+def added_copies(copies: npt.NDArray[np.uint32], first: Offsets) -> npt.NDArray[np.uint32]:
+    """The sums of the copies of the groups of rows that begin at ``first``, each at most ``_MOST_COPIES``."""
+    sums = np.add.reduceat(copies.astype(np.uint64), first)
+    return np.minimum(sums, _MOST_COPIES).astype(np.uint32)
+
+
+def frame_at(pack: Pack, row: int) -> PayloadFrame:
+    """The payload's frame that a record is."""
+    return PayloadFrame.decode(pack.record(row))
+
+
+def _bytes_of(pack: Pack) -> Bytes:
+    """The records' bytes, one record behind the other."""
+    return pack.data[pack.start[0] : pack.end[-1]] if len(pack) else pack.data[:0]
+
+
+# -- what was decoded -------------------------------------------------------------------------------------------
+
+_NUMBERS = {"is_end": "?", "seq": "<u8", "target": "<u8", "size": "<u8"}
+_PLACES = {"lipmaalink": "u1", "backlink": "u1", "payload_hash": "u1"}  # a byte does: all begin in the first 195
+_FIELDS = _NUMBERS | _PLACES
+
+
+def _encoded(fields: Fields) -> list[bytes | memoryview]:
+    """The columns of the fields of entries of one log."""
+    columns: list[bytes | memoryview] = [fields.log_id[:1].astype("<u8").tobytes()]
+    columns += [getattr(fields, name).astype(kind).tobytes() for name, kind in _NUMBERS.items()]
+    for name in _PLACES:
+        place = getattr(fields, name)
+        columns.append(np.where(place < 0, 0, place - fields.start).astype("u1").tobytes())
+    return columns
+
+
+def _decoded(pack: Pack, log_id: int, columns: dict[str, npt.NDArray[Any]]) -> Fields:
+    numbers = {name: columns[name].astype(kind) for name, kind in _NUMBERS.items()}
+    places = {name: np.where(columns[name] == 0, -1, pack.start + columns[name]) for name in _PLACES}
+    good, log_ids = np.ones(len(pack), np.bool_), np.full(len(pack), log_id, np.uint64)
+    return Fields(pack.data, pack.start, pack.end, good=good, log_id=log_ids, **numbers, **places)

@@ -1,0 +1,125 @@
+"""Reading stores, export files and tables of entries into a DataFrame, in parallel.
+
+The driver looks at the inputs and cuts them into splits (``inputs``). Each split is read by one task
+(``scan``), so the driver never holds an entry.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, islice
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+
+from culm.spark.reading.found import EntryRow, Found
+from culm.spark.reading.inputs import Part, Piece, Split, plan
+from culm.spark.reading.scan import scan
+from culm.spark.runtime.columns import BATCH_ROWS, batch_of, ddl, rows, schema
+from culm.spark.storage import settings_here
+from culm.spark.storage.filesystems import scheme_of
+
+# Rows of a Parquet file in one batch: some megabytes of entries. More would take a worker more memory at once.
+_TABLE_ROWS = 20_000
+
+
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    authors: Iterable[str] | None = None,
+    logs: Iterable[str] | None = None,
+    range: str | None = None,  # noqa: A002 - what it is called everywhere
+    columns: Iterable[str] | None = None,
+    payloads: bool = False,
+    rejects: bool = True,
+) -> DataFrame:
+    """The entries at some paths or URIs, as ``spark.read.format("culm")`` gives them, and no more than is asked for.
+
+    ``authors`` (base62 or hex) and ``logs`` (``AUTHOR/LOG``) take what either names; ``range`` is a Bamboo range of
+    numbers (``5..10 sparse``). Of a store only the entries are read that these name. ``columns``: of
+    ``culm.spark.source.entries.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
+    of that name, up to 1 MiB each.
+
+    What the session's Hadoop configuration and the environment say of S3 and Azure goes along. Spark's exception, with
+    one line of Culm's, for wrong values and for inputs that cannot be read.
+    """
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
+    given = {"author": authors, "log": logs, "columns": columns}
+    options = {name: ",".join(values) for name, values in given.items() if values is not None}
+    options |= {} if range is None else {"range": range}
+    options |= {"payloads": str(payloads), "rejects": str(rejects)}
+    options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
+    return spark.read.format("culm").options(**options).load(paths)
+
+
+def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -> DataFrame:
+    """The entries of Culm stores, plain export files and bundles, told apart by their content.
+
+    A row is one of three things, by which of its columns is not null:
+
+    - ``encoded``: the bytes of an entry, with ``payload_state``, one of ``batches.payload.STATES``;
+    - ``payload_frame``: a payload that a bundle holds apart from its entry (``batches.payload.PayloadFrame``);
+    - ``reason``: a reject, something that could not be read, and why.
+
+    ``source`` (the absolute path) and ``offset`` (byte in a file, row id in a store) say where it stands. Entries are
+    as they were found: unverified, in no order, once for every copy; those of fork proofs are among them.
+
+    ``ConfigError`` or ``StoreError``, before any job, for a path that cannot be read at all.
+    """
+    splits = plan(paths)
+    return tasks(spark, splits).mapInArrow(reading(splits), ddl(EntryRow))
+
+
+def tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
+    """The numbers of some splits, each in a task of its own, for ``reading``."""
+    # A range has exactly as many partitions as it is told to have, with one number each, so every split becomes a task.
+    # Spark would put the rows of a small DataFrame into partitions by chance, several splits into one task.
+    return spark.range(0, len(splits), 1, max(len(splits), 1))
+
+
+def reading(splits: Sequence[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for a task: from the numbers of splits to their rows, as batches of ``EntryRow``."""
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                yield from split_batches(splits[index])
+
+    return read
+
+
+def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
+    """The rows of a split, as batches of ``EntryRow``. Rows of Parquet never become Python objects."""
+    for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
+        if is_table:
+            yield from chain.from_iterable(map(_table_batches, pieces))
+        else:
+            found = chain.from_iterable(map(scan, pieces))
+            while page := list(islice(found, BATCH_ROWS)):
+                yield batch_of(EntryRow, page)
+
+
+def table_rows(piece: Piece) -> Iterator[Found]:
+    """The rows of some row groups of a Parquet file, in the form that ``scan`` gives; without payloads."""
+    return (Found(*row) for row in rows(EntryRow, _table_batches(piece)))
+
+
+def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
+    system, path = piece.location.filesystem()
+    with parquet.ParquetFile(path, filesystem=system) as file:
+        given = [name for name in EntryRow._fields if name in file.schema_arrow.names]
+        at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
+        for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=given):
+            count = len(batch)
+            columns = {
+                "source": pa.repeat(piece.path, count),
+                "offset": pa.array(np.arange(at, at + count)),
+                **{name: batch.column(name) for name in given},
+            }
+            at += count
+            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in schema(EntryRow))
+            yield pa.record_batch([*arrays], schema(EntryRow))

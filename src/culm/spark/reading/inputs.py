@@ -1,0 +1,290 @@
+"""Looking at the inputs and cutting them into splits: what one task reads. Runs before any job, on one machine.
+
+Files are told apart by their content: a Culm store begins as SQLite files do, a table of entries as Parquet files do,
+and everything else is taken for an export file (``culm.store.files``). Folders and globs may mix them. An input that
+was named and that nobody can read is refused here, before Spark takes ten seconds to start. A file that a folder has
+beside others is no reason to stop: it becomes a reject that names the file and the reason.
+
+A store is cut by ranges of row ids, Parquet by row groups, a large bundle by ``borders``. A plain export is
+one piece, since it can only be read from its beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import repeat
+
+from pyarrow import ArrowException, parquet
+
+from culm.errors import ConfigError, CulmError, StoreError
+from culm.spark.reading.borders import borders
+from culm.spark.reading.entrytables import check_columns
+from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.spark.storage import Location, Settings, local_copy, located
+from culm.spark.storage.location import Listed
+from culm.store.database import Database
+from culm.store.opening import open_database
+from culm.store.schema import from_sql, to_sql
+from culm.types import Run
+
+SQLITE_MAGIC = b"SQLite format 3\x00"
+"""How every SQLite file begins, and so every store."""
+
+_PARQUET_MAGIC = b"PAR1"  # how every Parquet file begins
+
+# What SQLite and Culm keep beside a store; it is read together with the store.
+_BESIDE_STORES = ("-wal", "-shm", "-journal")
+_PAYLOAD_FOLDER = "-payloads"
+
+# Files that are looked at at a time. On other machines each takes some round trips; here it makes no difference.
+_AT_ONCE = 16
+
+# Rows of a store in one piece: some seconds of work. Shorter pieces would spread small stores over more tasks than
+# they are worth, longer ones would leave workers idle at the end of a job.
+_ROWS = 20_000
+
+# Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
+_MAX_PIECES = 4000
+
+# Bundles that are larger are read once by the driver, which looks for places to cut them. Where they are on other
+# machines the driver's reading costs more, and files of this size keep enough tasks busy.
+_CUT_HERE, _CUT_ELSEWHERE = 64 * 1024 * 1024, 256 * 1024 * 1024
+
+# Logs of a store in one piece, where only some numbers of all logs are wanted.
+_LOGS = 5_000
+
+# How many bytes of a file are about as much work as a row of a store: an entry with its links and its signature. It
+# lets pieces of stores and of files share a task by one measure.
+_ROW_BYTES = 400
+
+# Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
+_SPLIT_BYTES = 32 * 1024 * 1024
+
+
+class Part(Enum):
+    """Which part of an input a piece is of; for a store also the name of the table."""
+
+    FILE = "file"
+    ENTRIES = "entries"
+    FORKS = "forks"
+    LOGS = "logs"
+    TABLE = "table"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Something to read in one go. What ``low`` and ``high`` are depends on the part; both are included.
+
+    ==========  =====================================================================================
+    FILE        the bytes from ``low`` to before ``high``, where records begin; 0 for the file's end
+    ENTRIES     row ids of entries
+    FORKS       row ids of fork proofs; of logs, if there are ``numbers``
+    LOGS        row ids of logs; the entries with ``numbers`` (first and last) are wanted
+    TABLE       row groups
+    REJECT      nothing: only the ``reason`` counts
+    ==========  =====================================================================================
+
+    ``path`` is absolute, or a URI that ``settings`` open. ``size`` in bytes is an estimate of the work; it decides
+    which pieces share a task. ``checksum``: that of a bundle whose end this piece has, if others have the rest.
+    """
+
+    path: str
+    part: Part
+    low: int
+    high: int
+    size: int = 0
+    reason: str | None = None
+    numbers: Run | None = None
+    checksum: bytes = b""
+    settings: Settings = field(default=(), repr=False, compare=False)
+
+    @property
+    def location(self) -> Location:
+        """Where its file is."""
+        return Location(self.path, self.settings)
+
+
+Split = tuple[Piece, ...]
+"""What one task reads."""
+
+
+def plan(
+    paths: Iterable[str | os.PathLike[str]], settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING
+) -> list[Split]:
+    """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
+
+    ``settings`` are Hadoop's, for other machines; they win over those of the session and of the environment. Of stores
+    only the entries that are ``wanted`` are planned; a reader of other pieces has to choose.
+
+    ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder in
+    which nothing can be read, and for an SQLite file that is not a store. A damaged export file is no error: the
+    entries before the damage are read, and a reject tells of the rest.
+    """
+    places = located(paths, settings)
+    if not places:
+        raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        pieces = [piece for place in places for piece in _pieces(place, pool, wanted)]
+    return list(_packed(dict.fromkeys(pieces)))
+
+
+def plan_listed(files: Iterable[Listed], wanted: Wanted) -> list[Split]:
+    """The splits of files that a listing found. A file that was not named and that nobody can read is a reject."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(_packed(piece for pieces in pool.map(_tried, files, repeat(wanted)) for piece in pieces))
+
+
+def _pieces(place: Location, pool: ThreadPoolExecutor, wanted: Wanted) -> Iterator[Piece]:
+    """The pieces of all files of one input; ``ConfigError`` if nothing can be read of a folder or glob."""
+    files = list(place.listed())
+    stores = {file.location.uri for file in files}
+    some = [file for file in files if not is_beside(file.location.uri, stores)]
+    found = list(pool.map(_tried, some, repeat(wanted)))
+    rejected = [piece for of_file in found for piece in of_file if piece.part is Part.REJECT]
+    if len(rejected) == len(found):
+        first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
+        raise ConfigError(f"{place}: nothing in it can be read: {len(found)} files{first}")
+    for of_file in found:
+        yield from of_file
+
+
+def is_beside(uri: str, stores: set[str]) -> bool:
+    """Whether a file belongs to a store that is listed too."""
+    folder = uri.rpartition("/")[0]
+    return any(uri.removesuffix(suffix) in stores for suffix in _BESIDE_STORES if uri.endswith(suffix)) or (
+        folder.endswith(_PAYLOAD_FOLDER) and folder.removesuffix(_PAYLOAD_FOLDER) in stores
+    )
+
+
+def _tried(file: Listed, wanted: Wanted) -> list[Piece]:
+    """The pieces of a file; one that was not named and cannot be read is a reject."""
+    try:
+        return list(_of_file(file, wanted))
+    except CulmError as error:
+        if file.named:
+            raise
+        reason = str(error).removeprefix(f"{file.location}: ")
+        return [Piece(file.location.uri, Part.REJECT, 0, 0, reason=reason)]
+
+
+def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
+    location = file.location
+    if file.size is None:
+        raise ConfigError(f"{location}: not a regular file")
+    with location.open() as stream:
+        start = stream.read(len(SQLITE_MAGIC))
+    if not start:
+        raise ConfigError(f"{location}: the file is empty")
+    if start == SQLITE_MAGIC:
+        yield from _store_pieces(location, wanted)
+    elif start.startswith(_PARQUET_MAGIC):
+        yield from _table_pieces(location)
+    else:
+        yield from _file_pieces(location, file.size)
+
+
+def _file_pieces(location: Location, size: int) -> Iterator[Piece]:
+    starts, checksum = [0], b""
+    if size > (_CUT_HERE if location.is_local else _CUT_ELSEWHERE):
+        with location.open() as stream:
+            starts, checksum = borders(stream, _SPLIT_BYTES)
+    for low, high in zip(starts, [*starts[1:], 0], strict=True):
+        weight = (high or size) - low
+        checks = checksum if low and not high else b""
+        yield Piece(location.uri, Part.FILE, low, high, weight, checksum=checks, settings=location.settings)
+
+
+def _table_pieces(location: Location) -> Iterator[Piece]:
+    system, path = location.filesystem()
+    try:
+        file = parquet.ParquetFile(path, filesystem=system)
+    except (OSError, ArrowException) as error:
+        raise ConfigError(f"{location}: cannot be read as Parquet: {str(error).splitlines()[0]}") from error
+    with file:
+        check_columns(location, file.schema_arrow)
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).total_byte_size
+            yield Piece(location.uri, Part.TABLE, group, group, size, settings=location.settings)
+
+
+def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
+    with opened_store(location) as database, database.snapshot() as connection:
+        spans = list(_chosen_spans(connection, wanted) if wanted.chooses else _spans(connection))
+    for part, low, high, numbers in spans:
+        of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, _ROWS)
+        size = (high - low + 1) * of_each * _ROW_BYTES
+        yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
+
+
+_Span = tuple[Part, int, int, "Run | None"]
+
+
+def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
+    """Ranges of row ids that cover all entries and fork proofs."""
+    for part in (Part.ENTRIES, Part.FORKS):
+        low, high = connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone()
+        if low is not None and high is not None:
+            step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
+            yield from ((part, at, min(at + step - 1, high), None) for at in range(low, high + 1, step))
+
+
+def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_Span]:
+    """Ranges of logs and numbers that cover the entries that are wanted. The store's indexes find both."""
+    first, last = wanted.span.start, wanted.span.last
+    if wanted.span.is_empty:
+        return
+    whole = (to_sql(first), to_sql(last))
+    if not wanted.chooses_logs:
+        (high,) = connection.execute("SELECT max(id) FROM logs").fetchone()
+        for at in range(1, (high or 0) + 1, _LOGS):
+            for part in (Part.LOGS, Part.FORKS):
+                yield part, at, min(at + _LOGS - 1, high), whole
+        return
+    query, found = "SELECT id, greatest FROM logs WHERE author = ?", set()
+    for author in wanted.authors or ():
+        found.update(connection.execute(query, (author,)).fetchall())
+    for author, log_id in wanted.logs or ():
+        found.update(connection.execute(f"{query} AND log_id = ?", (author, to_sql(log_id))).fetchall())
+    (rows,) = connection.execute("SELECT max(id) FROM entries").fetchone()
+    for log, greatest in sorted(found):
+        yield Part.FORKS, log, log, whole
+        reached = min(last, 0 if greatest is None else from_sql(greatest))
+        # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
+        step = max(_ROWS, (reached - first) // ((rows or 0) // _ROWS + 1) + 1)
+        for at in range(first, reached + 1, step):
+            yield Part.LOGS, log, log, (to_sql(at), to_sql(min(at + step - 1, reached)))
+
+
+@contextmanager
+def opened_store(location: Location) -> Iterator[Database]:
+    """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
+    with local_copy(location) as path:
+        try:
+            database = open_database(path, read_only=True)
+        except StoreError as error:
+            text = str(error).replace(str(path), location.uri)
+            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:
+    split: list[Piece] = []
+    weight = 0
+    for piece in pieces:
+        if split and weight + piece.size > _SPLIT_BYTES:
+            yield tuple(split)
+            split, weight = [], 0
+        split.append(piece)
+        weight += piece.size
+    if split:
+        yield tuple(split)

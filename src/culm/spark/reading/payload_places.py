@@ -1,0 +1,182 @@
+"""Where the bytes of payloads are, and how they are read there.
+
+Tables of entries have no payloads, because payloads can be large and most are never asked for. Where one is needed,
+for a bundle, it is read from the store or file it was found in. A *place* here is that source and an offset in it, as
+``read_entries`` gives them: the row of an entry in a store, the byte where an entry begins in an export file, in a
+bundle also the byte where a payload's own frame begins.
+
+A payload is known by its hash. So any copy serves, even one that stands beside another entry.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from types import TracebackType
+from typing import BinaryIO, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from culm.bamboo import PayloadHasher
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.errors import CulmError, PayloadMismatch
+from culm.spark.batches.fields import DIGEST_BYTES, Fields, cut, padded
+from culm.spark.batches.payload import HELD, PayloadFrame
+from culm.spark.reading.inputs import SQLITE_MAGIC, opened_store
+from culm.spark.storage import Location, Settings, settings_here
+from culm.store.files import EntryRecord, PayloadRecord, read_records_from
+from culm.store.payloads.pieces import read_pieces
+
+Place = tuple[str, int]
+
+
+class PlaceRow(NamedTuple):
+    """A place where a payload was when the inputs were read; the source may have changed since."""
+
+    payload_hash: bytes
+    source: str
+    offset: int
+
+
+# Payloads up to this many bytes are read into memory, checked, and handed out. Larger ones are read twice, piece by
+# piece: once to check them, once to hand them out, so that a payload of any size passes in little memory.
+WHOLE_BYTES = 1024 * 1024
+
+# Sources that are kept open. Payloads of one log mostly lie in one source, so few are enough; too many would use up
+# file descriptors where a table names thousands of files.
+_OPEN = 16
+
+
+# -- noting places --------------------------------------------------------------------------------------------------
+
+
+def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:
+    """The payloads that a batch of ``found.EntryRow`` says are held; not empty ones: there is nothing to read."""
+    columns = (batch.column(name).to_pylist() for name in ("source", "offset", "encoded", "payload_state"))
+    held = [
+        (source, offset, encoded)
+        for source, offset, encoded, state in zip(*columns, strict=True)
+        if state == HELD and encoded is not None and source is not None and offset is not None
+    ]
+    if held:
+        end = np.cumsum([len(encoded) for _, _, encoded in held], dtype=np.int64)
+        data = padded(b"".join(encoded for _, _, encoded in held))
+        fields = Fields.decode(data, np.append(0, end[:-1]), end)
+        some = (fields.good & (fields.size > 0)).nonzero()[0]
+        digests = cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)
+        for row, digest in zip(some.tolist(), digests, strict=True):
+            yield PlaceRow(YAMF_PREFIX + digest.tobytes(), held[row][0], held[row][1])
+    columns = (batch.column(name).to_pylist() for name in ("source", "offset", "payload_frame"))
+    for source, offset, frame in zip(*columns, strict=True):
+        if frame is not None and source is not None and offset is not None:
+            found = PayloadFrame.decode(frame)
+            if found.size:
+                yield PlaceRow(found.payload_hash, source, offset)
+
+
+# -- reading there --------------------------------------------------------------------------------------------------
+
+
+class Payloads:
+    """Reads payloads at their places. Some sources stay open: close it, or use it in a ``with`` statement.
+
+    ``settings`` open the sources of other machines; None: those of this process.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._settings = settings_here() if settings is None else settings
+        self._sources: OrderedDict[str, _Store | _File] = OrderedDict()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all sources; they are opened again when they are needed."""
+        while self._sources:
+            self._sources.popitem()[1].close()
+
+    def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
+        """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
+
+        Size and hash are checked before the first piece is handed out. A payload of more than ``WHOLE_BYTES`` is read
+        a second time for its pieces: ``PayloadMismatch`` after the last one if it has changed in between.
+        """
+        for source, offset in places:
+            try:
+                pieces = self._checked(source, offset, size, payload_hash)
+                if size <= WHOLE_BYTES:
+                    return iter(list(pieces))
+                for _ in pieces:
+                    pass
+            except (CulmError, OSError):
+                continue
+            return self._checked(source, offset, size, payload_hash)
+        return None
+
+    def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
+        hasher = PayloadHasher()
+        for piece in self._source(source).pieces(offset):
+            hasher.update(piece)
+            if hasher.size > size:
+                break
+            yield piece
+        if hasher.size != size or hasher.hash != payload_hash:
+            raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
+
+    def _source(self, path: str) -> _Store | _File:
+        found = self._sources.pop(path, None)
+        if found is None:
+            if len(self._sources) >= _OPEN:
+                self._sources.popitem(last=False)[1].close()
+            found = _opened(Location(path, self._settings))
+        self._sources[path] = found
+        return found
+
+
+def _opened(location: Location) -> _Store | _File:
+    stream = location.open()
+    if stream.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
+        return _File(stream)
+    stream.close()
+    return _Store(location)
+
+
+class _Store:
+    """Payloads of a store, by the row of their entry."""
+
+    def __init__(self, location: Location) -> None:
+        self._open = ExitStack()
+        self._database = self._open.enter_context(opened_store(location))
+
+    def pieces(self, offset: int) -> Iterator[bytes]:
+        return read_pieces(self._database, offset)
+
+    def close(self) -> None:
+        self._open.close()
+
+
+class _File:
+    """Payloads of an export file, by the byte where their record begins."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def pieces(self, offset: int) -> Iterator[bytes]:
+        records = read_records_from(self._stream, offset)
+        record = next(records, None)
+        if isinstance(record, EntryRecord) and record.payload is None:  # in a bundle it follows
+            place, record = record.entry.place, next(records, None)
+            if not isinstance(record, PayloadRecord) or record.place != place:
+                return
+        if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
+            yield from record.payload
+
+    def close(self) -> None:
+        self._stream.close()

@@ -1,0 +1,162 @@
+"""Fingerprints of a table of entries with Spark: a record index, written once (docs/spark-fingerprint.md).
+
+An index has all records sorted by timestamp (the sequence number less one) and id. Dividing the rows by log would give
+one task half of the work if one log has half of the entries; dividing them by number would give one task all the
+entries 1. So the rows are divided by ranges of (timestamp, id) that Spark chooses by a sample. Each task sorts its
+range and writes it as one file of the index, with the sums of the ids.
+
+Spark may run a task twice, or again after it failed. Every attempt writes a file of its own, and the manifest, written
+last by the driver, names the files of the attempts that counted; the others are deleted.
+
+On a cluster, the folder must be under the same path on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from culm.spark.reconciliation.tables import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
+from culm.spark.runtime.folders import check_not_inside
+from culm.spark.runtime.onspark import OnSpark
+from culm.spark.runtime.running import running, silent
+from culm.spark.runtime.shell import Result, job
+from culm.store import View
+from culm.store.recordindex import IndexStorage
+from culm.store.recordindex.manifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
+from culm.store.recordindex.writer import FileWriter
+
+
+class File(NamedTuple):
+    """A file's entry in the manifest, as JSON."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint(Result):
+    """A fingerprint, and the size of its index. Equal fingerprints mean equal sets.
+
+    ``fingerprint`` is negentropy's, of all records, in hex. ``records`` counts entries, each once; ``files`` and
+    ``bytes`` are those of the index. ``seconds`` does not include Spark's start.
+    """
+
+    view: str
+    records: int
+    fingerprint: str
+    files: int
+    bytes: int
+
+
+def fingerprint(
+    spark: SparkSession,
+    entries: DataFrame,
+    folder: str | Path,
+    *,
+    view: str = "entries",
+    block_records: int | None = None,
+    overwrite: bool = False,
+    reads: Sequence[Path] = (),
+) -> Fingerprint:
+    """Write the record index of a table into a new folder: all of it or, on failure, none.
+
+    ``entries`` has the columns ``seqnum`` (a number from 1 to 2^64 - 1) and ``entry_hash`` (66 bytes); if it has a
+    column ``verdict``, only verified rows count. The view ``payloads`` takes only rows whose ``payload`` is ``held``.
+    An entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
+    power of two; None takes the default. Fewer records in a block make a comparison read less, and the index larger.
+    ``reads``: the folders that the table comes from, to be stated with the index (``runtime.provenance``).
+
+    ``ConfigError`` if the table lacks a column or the folder cannot be written. Spark's own error if a row is not an
+    entry, because rows are checked in the workers.
+    """
+    block_records = checked_block_records(BLOCK_RECORDS if block_records is None else block_records)
+    of_view = view_of(view)
+    keys = counted(entries, of_view).selectExpr(f"{RECORD_AT} AS at", f"{RECORD_ID} AS id")
+    mode = {"view": view, "block_records": block_records}
+    with job("fingerprint", Path(folder), reads, mode=mode, overwrite=overwrite, progress=None) as run:
+        files = _write_files(spark, keys, run.folder, block_records)
+        return run.done(_complete(run.folder, files, of_view, block_records))
+
+
+def run(
+    table: str,
+    output: Path,
+    *,
+    view: str = "entries",
+    master: str = "local[*]",
+    overwrite: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Fingerprint:
+    """Write the index of a table of Parquet files, or of the results of ``culm spark verify``.
+
+    ``master``, ``overwrite`` and ``progress`` are those of ``culm.spark.run``. ``ConfigError``, before Spark is
+    started, if there is no such table or the output cannot be written.
+    """
+    say = progress or silent
+    source = table_folder(table)
+    view_of(view)
+    check_not_inside(source, output, overwrite=overwrite)
+    with running(master, say) as spark:
+        say("sorting the records and writing their index")
+        return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite, reads=[source])
+
+
+def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int) -> Fingerprint:
+    names = {file.name for file in files}
+    for path in folder.iterdir():  # delete the files of attempts that did not count
+        if path.name not in names:
+            path.unlink(missing_ok=True)
+    write_manifest(folder, files, view, block_records)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    with IndexStorage(folder) as index:
+        of_all = index.fingerprint(0, len(index)).hex()
+        return Fingerprint(view=view.value, records=len(index), fingerprint=of_all, files=len(files), bytes=size)
+
+
+# -- on Spark -------------------------------------------------------------------------------------------------------
+
+
+def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_records: int) -> list[IndexFile]:
+    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or MAX_FILES)
+    # Name a number of parts only where Spark would make more than an index may have files: without one, it makes fewer
+    # parts if there are few rows.
+    spread = (
+        keys.repartitionByRange("at", "id") if tasks <= MAX_FILES else keys.repartitionByRange(MAX_FILES, "at", "id")
+    )
+    step = partial(_written, folder=folder, block_records=block_records)
+    written = OnSpark(spark).made(spread.sortWithinPartitions("at", "id"), step, File).batches("file")
+    return [IndexFile.of(json.loads(one)) for batch in written for one in batch.column("file").to_pylist()]
+
+
+def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) -> Iterator[File]:
+    """Write one task's sorted records as a file; yields its entry in the manifest, or nothing if there are none."""
+    task = TaskContext.get()
+    writer = FileWriter(folder, f"records-{task.partitionId() if task else 0:05d}", block_records)
+    try:
+        for batch in found:
+            writer.add(_keys_of(batch))
+        file = writer.finish()
+    finally:
+        writer.discard()
+    if file is not None:
+        yield File(json.dumps(asdict(file)))
+
+
+def _keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
+    at, identity = batch.column("at"), batch.column("id")
+    keys = np.empty((len(at), 40), np.uint8)
+    numbers = at.to_numpy().view(np.uint64) ^ np.uint64(2**63)
+    keys[:, :8] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
+    ids = identity.cast(pa.binary(32))
+    keys[:, 8:] = np.frombuffer(ids.buffers()[1], np.uint8).reshape(-1, 32)[ids.offset : ids.offset + len(ids)]
+    return keys

@@ -1,0 +1,200 @@
+"""Tables: one class each, from which its columns are derived for SQL, for Arrow and for Python.
+
+A table is a ``NamedTuple``. Its annotations are its columns, so that a type checker sees every use of one::
+
+    class Outcome(NamedTuple):
+        author: bytes               # BINARY
+        low: int                    # BIGINT
+        size: Unsigned              # DECIMAL(20,0)
+        forked_at: int | None       # BIGINT
+
+    ddl(Outcome)                    # "author BINARY, low BIGINT, size DECIMAL(20,0), forked_at BIGINT"
+
+Log ids, sequence numbers and sizes go up to 2^64 - 1. Spark has no unsigned 64-bit type; its decimals hold them, but
+are slow to sort and to join by. Between the steps these numbers are therefore signed longs, 2^63 lower, which keep
+their order (``culm.store.schema.to_sql``, ``from_sql``): 1 becomes -2^63 + 1. Only tables for users have decimals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import pyarrow as pa
+
+UNSIGNED = "DECIMAL(20,0)"
+"""The SQL type of an unsigned 64-bit number in tables for users."""
+
+SUM = "DECIMAL(38,0)"
+"""The SQL type of a sum of such numbers."""
+
+Unsigned = Annotated[int, UNSIGNED]
+"""The type of a column of unsigned 64-bit numbers, in tables for users."""
+
+Sum = Annotated[int, SUM]
+"""The type of a column of sums of such numbers."""
+
+Tiny = Annotated[int, "TINYINT"]
+"""The type of a column of numbers from -128 to 127."""
+
+# Rows in one Arrow batch, and bytes of their binary cells. Larger batches hold more in a worker at once; smaller ones
+# cost more for each row, because Arrow and Spark do some work for each batch.
+BATCH_ROWS = 2000
+BATCH_BYTES = 16 * 1024 * 1024
+
+_SQL = {bytes: "BINARY", int: "BIGINT", str: "STRING", bool: "BOOLEAN", float: "DOUBLE"}
+
+
+class Row(Protocol):
+    """A row of any table: what all classes of ``NamedTuple`` have."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+class Batch(NamedTuple):
+    """Rows of a table as an Arrow batch, for steps that make whole columns."""
+
+    table: type[Row]
+    data: pa.RecordBatch
+
+
+def names(table: type[Row]) -> tuple[str, ...]:
+    """The names of a table's columns, in order."""
+    found: tuple[str, ...] = cast("Any", table)._fields
+    return found
+
+
+def maker(table: type[R]) -> Callable[[Iterable[Any]], R]:
+    """A function that makes a row of its cells."""
+    found: Callable[[Iterable[Any]], R] = cast("Any", table)._make
+    return found
+
+
+@cache
+def types(table: type[Row]) -> dict[str, str]:
+    """The SQL types of a table's columns, by name, in order. ``KeyError`` for an annotation without an SQL type."""
+    return {name: _sql(kind) for name, kind in get_type_hints(table, include_extras=True).items()}
+
+
+def _sql(kind: object) -> str:
+    for part in get_args(kind):
+        if part is not NoneType and NoneType in get_args(kind):
+            return _sql(part)
+    if get_origin(kind) is Annotated:
+        return str(get_args(kind)[1])
+    return _SQL[cast("type", kind)]
+
+
+def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
+    """A table with the columns of several tables, each column once: what a join of them has, for columnar steps.
+
+    ``name`` and ``module`` are those of the variable, by which workers find the class.
+    """
+    columns: dict[str, Any] = {}
+    for table in tables:
+        columns = columns | {**get_type_hints(table, include_extras=True), **columns}
+    make: Any = NamedTuple
+    found: type[Row] = make(name, list(columns.items()))
+    found.__module__ = module
+    return found
+
+
+def ddl(table: type[Row]) -> str:
+    """The columns as a schema in SQL: ``author BINARY, log BIGINT``."""
+    return ", ".join(f"{name} {kind}" for name, kind in types(table).items())
+
+
+@cache
+def schema(table: type[Row]) -> pa.Schema:
+    """The columns as a schema of Arrow. ``KeyError`` for an SQL type that no step uses so far."""
+    return pa.schema([(name, arrow(kind)) for name, kind in types(table).items()])
+
+
+def arrow(kind: str) -> pa.DataType:
+    """The type of Arrow for one of SQL. ``KeyError`` for a type that no step uses so far."""
+    kinds = {
+        "BINARY": pa.binary(),
+        "BIGINT": pa.int64(),
+        "TINYINT": pa.int8(),
+        "INT": pa.int32(),
+        "BOOLEAN": pa.bool_(),
+        "STRING": pa.string(),
+        "DOUBLE": pa.float64(),
+        UNSIGNED: pa.decimal128(20, 0),
+        SUM: pa.decimal128(38, 0),
+    }
+    return kinds[kind]
+
+
+def rows(table: type[R], batches: Iterable[pa.RecordBatch]) -> Iterator[R]:
+    """The rows of Arrow batches. The batches may have further columns, in any order."""
+    for batch in batches:
+        columns = (_cells(batch.column(name)) for name in names(table))
+        yield from map(maker(table), zip(*columns, strict=True))
+
+
+def _cells(column: pa.Array) -> list[Any]:
+    """The values of a column. All decimals of tables are whole numbers, so they become ``int``."""
+    values: list[Any] = column.to_pylist()
+    if str(column.type).startswith("decimal"):
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def batch_of(table: type[Row], some: Iterable[Row]) -> pa.RecordBatch:
+    """Rows, at least one, as one Arrow batch. Further cells of a row are left out."""
+    columns = zip(zip(*some, strict=True), schema(table), strict=False)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema(table))
+
+
+def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:
+    """Rows, or none, as one table of Arrow."""
+    return pa.Table.from_batches(batches(table, some), schema(table))
+
+
+def batches(table: type[Row], made: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of a table's rows among what a step makes, each as soon as its rows are there."""
+    return (batch.data for batch in batched(made, [table]))
+
+
+def batched(made: Iterable[Row], tables: Iterable[type[Row]]) -> Iterator[Batch]:
+    """What a step makes of some tables, rows and ``Batch``es, as batches only, each as soon as its rows are there."""
+    pages: dict[type[Row], list[Row]] = {table: [] for table in tables}
+    sizes = dict.fromkeys(pages, 0)
+    for item in made:
+        if isinstance(item, Batch):
+            if item.table in pages:
+                yield item
+            continue
+        table = type(item)
+        page = pages.get(table)
+        if page is None:
+            continue
+        page.append(item)
+        sizes[table] += weight(item)
+        if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:
+            yield Batch(table, batch_of(table, page))
+            pages[table], sizes[table] = [], 0
+    yield from (Batch(table, batch_of(table, page)) for table, page in pages.items() if page)
+
+
+def weight(row: Row) -> int:
+    """How many bytes the binary cells of a row have."""
+    return sum(len(cell) for cell in row if type(cell) is bytes)

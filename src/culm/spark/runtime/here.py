@@ -1,0 +1,262 @@
+"""The engine in this process: tables are lists of Arrow's batches, which are small here (see ``engine``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import compute, parquet
+
+from culm.spark.reading.entries import split_batches
+from culm.spark.reading.inputs import Split
+from culm.spark.runtime.columns import BATCH_ROWS, Batch, R, Row, batched, batches, names, rows, schema, table_of
+from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
+from culm.spark.runtime.output import read_batches, write_here
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Lazy(Iterable[Row]):
+    """Rows that are made each time somebody goes through them, so that they need not be in memory together."""
+
+    def __init__(self, make: Callable[[], Iterable[Row]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._make())
+
+
+class HereTable(Table[R]):
+    """What steps made: rows and ``Batch``es, in a list, or made when they are asked for, as on Spark."""
+
+    def __init__(self, table: type[R], items: Iterable[Row]) -> None:
+        self.table = table
+        self.items = items
+
+    @property
+    def rows(self) -> Iterator[R]:
+        """The rows, one by one."""
+        return rows(self.table, batches(self.table, self.items))
+
+    @property
+    def whole(self) -> pa.Table:
+        """The rows as one table of Arrow."""
+        return table_of(self.table, self.items)
+
+    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> HereTable[To]:
+        return HereTable(into, Lazy(lambda: step(self._given(columnar=columnar))))
+
+    def keep(
+        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
+    ) -> Sequence[HereTable[Any]]:
+        return _kept(step(self._given(columnar=columnar)), into, at)
+
+    def _given(self, *, columnar: bool) -> Iterator[Any]:
+        return batches(self.table, self.items) if columnar else self.rows
+
+    def _made(self, into: type[To], make: Callable[[], pa.Table]) -> HereTable[To]:
+        """A table of Arrow with the columns of ``into``, made when it is asked for."""
+        return HereTable(into, Lazy(lambda: (Batch(into, batch) for batch in make().to_batches())))
+
+    def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> HereTable[R]:  # noqa: ARG002 - for Spark
+        return HereTable(self.table, Lazy(lambda: _sorted(self.table, self.whole, _keys((*by, *order)))))
+
+    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> HereTable[To]:
+        theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
+
+        def joined() -> pa.Table:
+            mine = self.whole.append_column("#", [np.arange(len(self.whole))])
+            kind = "left outer" if outer else "inner"
+            found = mine.join(whole_of(other).select([*on, *theirs]), [*on], join_type=kind)
+            return _fitted(found.sort_by("#"), into)
+
+        return self._made(into, joined)
+
+    def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
+        return self._made(self.table, lambda: self.whole.filter(_is_among(self.whole, whole_of(other), on)))
+
+    def without(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
+        return self._made(self.table, lambda: self.whole.filter(~_is_among(self.whole, whole_of(other), on)))
+
+    def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> HereTable[To]:
+        others = [(name, "min" if name in least else "sum") for name in names(into)[len(by) :]]
+
+        def summed() -> pa.Table:
+            found = self.whole.group_by(list(by)).aggregate(others).rename_columns(list(names(into)))
+            return found.cast(schema(into))
+
+        return self._made(into, summed)
+
+    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> HereTable[To]:
+        def dealt() -> pa.Table:
+            found = self.whole.join(whole_of(among).select([*on, "shares"]), [*on])
+            pairs = zip(found.column(by).to_pylist(), found.column("shares").to_pylist(), strict=True)
+            return _fitted(
+                found.append_column("share", [[hash(value) % (shares or 1) for value, shares in pairs]]), into
+            )
+
+        return self._made(into, dealt)
+
+    def union(self, other: Table[R]) -> HereTable[R]:
+        return HereTable(self.table, Lazy(lambda: chain(self.items, items_of(other))))
+
+    def select(self, into: type[To], **given: str | int | None) -> HereTable[To]:
+        return self._made(into, lambda: _fitted(self.whole, into, given))
+
+    def where(self, column: str) -> HereTable[R]:
+        return self._made(self.table, lambda: self.whole.filter(compute.field(column).is_valid()))
+
+    def first(self, into: type[To], most: int, *order: str) -> list[To]:
+        found = self.whole.sort_by(_keys(order)) if order else self.whole
+        return list(rows(into, found.slice(0, most).to_batches()))
+
+    def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        return (batch.select(list(columns)) for batch in batches(self.table, self.items))
+
+    @property
+    def is_empty(self) -> bool:
+        return self.items == []
+
+
+class FilesTable(HereTable[R]):
+    """Rows in files, each with the number of its folder. Little more is read than the rows that are chosen.
+
+    A day's worth of entries on top of a large state concerns few logs, and the entries are most of a state. So the
+    columns by which rows are chosen are read first, and the others only of those row groups that have a chosen row.
+    """
+
+    def __init__(
+        self,
+        table: type[R],
+        folders: Sequence[tuple[int, Path]],
+        number: str,
+        chosen: Sequence[tuple[Sequence[str], Callable[[pa.Table], Mask]]] = (),
+    ) -> None:
+        super().__init__(table, Lazy(self._read))
+        self._files = folders, number
+        self._chosen = chosen
+
+    def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
+        others = cache(lambda: whole_of(other))
+        return self._with(on, lambda found: _is_among(found, others(), on))
+
+    def where(self, column: str) -> HereTable[R]:
+        return self._with([column], lambda found: np.asarray(found.column(column).is_valid()))
+
+    def _with(self, columns: Sequence[str], chosen: Callable[[pa.Table], Mask]) -> HereTable[R]:
+        return FilesTable(self.table, *self._files, [*self._chosen, (columns, chosen)])
+
+    def _read(self) -> Iterator[Batch]:
+        folders, number = self._files
+        for value, folder in folders:
+            for path in sorted(folder.glob("*.parquet")):
+                with parquet.ParquetFile(path) as file:
+                    for group in range(file.num_row_groups):
+                        found = self._read_group(file, group, {number: value})
+                        yield from (Batch(self.table, batch) for batch in found.to_batches())
+
+    def _read_group(self, file: parquet.ParquetFile, group: int, given: Mapping[str, int]) -> pa.Table:
+        def read(columns: Iterable[str]) -> pa.Table:
+            there = [name for name in columns if name in file.schema_arrow.names and name not in given]
+            return _fitted(file.read_row_group(group, there), self.table, given)
+
+        mask = np.ones(file.metadata.row_group(group).num_rows, np.bool_)
+        for columns, chosen in self._chosen:
+            if mask.any():
+                mask &= chosen(read(columns))
+        return read(names(self.table)).filter(mask) if mask.any() else schema(self.table).empty_table()
+
+
+class Here(Engine):
+    """This process."""
+
+    def read(
+        self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
+    ) -> Sequence[HereTable[Any]]:
+        return _kept(step(chain.from_iterable(map(split_batches, splits))), into, at)
+
+    def stored(self, folder: Path, table: type[R]) -> HereTable[R]:
+        return HereTable(table, Lazy(lambda: (Batch(table, batch) for batch in read_batches(folder, names(table)))))
+
+    def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> HereTable[R]:
+        return FilesTable(table, folders, number)
+
+    def shelf(self, name: str) -> None:  # noqa: ARG002 - for Spark
+        return None
+
+    def free(self, name: str) -> None:
+        pass
+
+
+def items_of(table: Table[Any]) -> Iterable[Row]:
+    """What a table of this engine has: rows and batches."""
+    assert isinstance(table, HereTable)  # noqa: S101 - tables of two engines never meet
+    return table.items
+
+
+def whole_of(table: Table[Any]) -> pa.Table:
+    """A table of this engine as one of Arrow."""
+    return table_of(table.table, items_of(table))
+
+
+def rows_of(table: Table[R]) -> Iterator[R]:
+    """The rows that a table of this engine has."""
+    return rows(table.table, batches(table.table, items_of(table)))
+
+
+def _fitted(found: pa.Table, into: type[Row], given: Mapping[str, str | int | None] | None = None) -> pa.Table:
+    """The columns of a class: of this name, or as ``given`` says (``Table.select``), or null."""
+    columns = []
+    for field in schema(into):
+        source = (given or {}).get(field.name, field.name if field.name in found.column_names else None)
+        is_column = isinstance(source, str)
+        columns.append(found.column(source) if is_column else pa.array([source] * len(found), field.type))
+    return pa.table(columns, schema=schema(into))
+
+
+def _is_among(found: pa.Table, others: pa.Table, on: Sequence[str]) -> Mask:
+    """Which rows equal a row of another table in some columns."""
+    numbered = found.select([*on]).append_column("#", [np.arange(len(found))])
+    mask = np.zeros(len(found), np.bool_)
+    mask[np.asarray(numbered.join(others.select([*on]), [*on], join_type="left semi").column("#"))] = True
+    return mask
+
+
+def _keys(columns: Iterable[str]) -> list[tuple[str, str]]:
+    """Columns to sort by, as Arrow takes them; those with a minus before their name descend."""
+    return [(name.removeprefix("-"), "descending" if name.startswith("-") else "ascending") for name in columns]
+
+
+def _sorted(table: type[Row], whole: pa.Table, keys: list[tuple[str, str]]) -> Iterator[Batch]:
+    marked, order_by = whole, []
+    for name, way in keys:  # Arrow has nulls at the end, so whether there is a value is sorted by first.
+        marked = marked.append_column(f"{name} is there", whole.column(name).is_valid())
+        order_by += [(f"{name} is there", "ascending"), (name, way)]
+    order = compute.sort_indices(marked, order_by)
+    # Arrow can take rows from one array only, and the cells of one array of ``binary`` are below 2 GiB together.
+    large = pa.schema([(one.name, pa.large_binary() if one.type == pa.binary() else one.type) for one in whole.schema])
+    one_piece = whole.cast(large).combine_chunks()
+    for at in range(0, len(order), BATCH_ROWS):
+        for batch in one_piece.take(order.slice(at, BATCH_ROWS)).cast(whole.schema).to_batches():
+            yield Batch(table, batch)
+
+
+def _kept(made: Iterable[Row], into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> list[HereTable[Any]]:
+    """The tables of what a step made: in memory, or in folders from which they are read when they are asked for."""
+    found: dict[type[Row], list[Row]] = {table: [] for table in into}
+
+    def passing() -> Iterator[Batch]:
+        for batch in batched(made, {*into, *at}):
+            if batch.table in at:
+                yield batch
+            elif batch.data.num_rows:
+                found[batch.table].append(batch)
+
+    write_here(passing(), at)
+    return [Here().stored(at[table], table) if table in at else HereTable(table, found[table]) for table in into]

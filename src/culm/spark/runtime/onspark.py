@@ -1,0 +1,203 @@
+"""The engine on Spark: tables are DataFrames (see ``engine``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+
+from culm.spark.reading.entries import reading, tasks
+from culm.spark.reading.inputs import Split
+from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
+from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
+from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
+
+Work = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
+
+
+class SparkTable(Table[R]):
+    """A DataFrame, which has the columns of ``table`` and may have others."""
+
+    def __init__(self, engine: OnSpark, table: type[R], frame: DataFrame, place: Path | None = None) -> None:
+        self._engine = engine
+        self.table = table
+        self.frame = frame
+        self._place = place
+
+    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
+        return self._engine.made(self._given(), step if columnar else self._work(step), into)
+
+    def keep(
+        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
+    ) -> Sequence[SparkTable[Any]]:
+        return self._engine.kept(self._given(), step if columnar else self._work(step), into, at)
+
+    def _given(self) -> DataFrame:
+        return self.frame.select(*names(self.table))
+
+    def _work(self, step: Step) -> Work:
+        table = self.table
+        return lambda found: step(rows(table, found))
+
+    def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> SparkTable[R]:
+        given = self._given()
+        apart = given.repartition(*by) if tasks is None else given.repartition(tasks, *by)
+        names = [name.removeprefix("-") for name in order]
+        ascending = [True] * len(by) + [not name.startswith("-") for name in order]
+        return self._of(apart.sortWithinPartitions(*by, *names, ascending=ascending))
+
+    def _of(self, frame: DataFrame) -> SparkTable[R]:
+        return SparkTable(self._engine, self.table, frame)
+
+    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> SparkTable[To]:
+        theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
+        how = "left" if outer else "inner"
+        joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), how)
+        return SparkTable(self._engine, into, fitted(joined, types(into)))
+
+    def among(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
+        return self._of(self._given().join(frame_of(other).select(*on), list(on), "left_semi"))
+
+    def without(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
+        return self._of(self._given().join(frame_of(other).select(*on), list(on), "left_anti"))
+
+    def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> SparkTable[To]:
+        others = [(functions.min if name in least else functions.sum, name) for name in names(into)[len(by) :]]
+        found = self.frame.groupBy(*by).agg(*(aggregate(name).alias(name) for aggregate, name in others))
+        return SparkTable(self._engine, into, fitted(found, types(into)))
+
+    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> SparkTable[To]:
+        # Few rows are dealt out, so that the table of their shares can go to every task.
+        joined = self._given().join(functions.broadcast(frame_of(among)), list(on), "left")
+        share = functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)")
+        return SparkTable(self._engine, into, joined.withColumn("share", share).select(*names(into)))
+
+    def union(self, other: Table[R]) -> SparkTable[R]:
+        return self._of(self._given().unionByName(frame_of(other).select(*names(self.table))))
+
+    def select(self, into: type[To], **given: str | int | None) -> SparkTable[To]:
+        return SparkTable(self._engine, into, fitted(self._given(), types(into), **given))
+
+    def where(self, column: str) -> SparkTable[R]:
+        return self._of(self.frame.where(f"{column} IS NOT NULL"))
+
+    def first(self, into: type[To], most: int, *order: str) -> list[To]:
+        keys = [
+            functions.desc_nulls_last(name[1:]) if name.startswith("-") else functions.asc_nulls_last(name)
+            for name in order
+        ]
+        found = self.frame.orderBy(*keys) if keys else self.frame
+        return list(rows(into, found.select(*names(into)).limit(most).toArrow().to_batches()))
+
+    def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
+        # Spark would start a job, which takes longer than reading the columns here.
+        if self._place is not None:
+            return read_batches(self._place, columns)
+        return iter(self.frame.select(*columns).toArrow().to_batches())
+
+    @property
+    def is_empty(self) -> bool:
+        return self._place is not None and not count_rows(self._place)
+
+
+def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
+    """Columns of these SQL types; one that is neither there nor given is null. ``given``: see ``Table.select``."""
+    there = set(frame.columns)
+
+    def column(name: str, kind: str) -> Column:
+        source = given.get(name, name if name in there else None)
+        found = functions.col(source) if isinstance(source, str) else functions.lit(source)
+        return found.cast(kind).alias(name)
+
+    return frame.select([column(*one) for one in columns.items()])
+
+
+def frame_of(table: Table[Any]) -> DataFrame:
+    """The DataFrame that a table is."""
+    assert isinstance(table, SparkTable)  # noqa: S101 - tables of two engines never meet
+    return table.frame
+
+
+class OnSpark(Engine):
+    """A Spark session.
+
+    ``work``: a folder for tables that are kept, which all machines see at the same path. None keeps them on the
+    executors' disks, until the session ends or its cache is cleared; then nothing is computed before it is asked for.
+    """
+
+    def __init__(self, spark: SparkSession, work: Path | None = None) -> None:
+        self.spark = spark
+        self._work = work
+
+    def read(
+        self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
+    ) -> Sequence[SparkTable[Any]]:
+        read = reading(splits)
+        return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
+
+    def made(self, frame: DataFrame, work: Work, into: type[To]) -> SparkTable[To]:
+        """What some work in the tasks makes of a DataFrame, when it is asked for."""
+
+        def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return batches(into, work(found))
+
+        return SparkTable(self, into, frame.mapInArrow(run, ddl(into)))
+
+    def kept(
+        self, frame: DataFrame, work: Work, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
+    ) -> Sequence[SparkTable[Any]]:
+        """What some work in the tasks makes of a DataFrame, made once."""
+        if self._work is None:
+            return self._kept_by_spark(frame, work, into)
+        places = {table: at.get(table) or self._place(table) for table in into}
+        write_by_workers(frame, work, places)
+        return [self.stored(place, table) for table, place in places.items()]
+
+    def _kept_by_spark(self, frame: DataFrame, work: Work, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
+        """The same without a folder. Several tables are columns side by side, so that the work is done once."""
+        if len(into) == 1:
+            one = self.made(frame, work, into[0])
+            return [SparkTable(self, one.table, one.frame.persist(StorageLevel.DISK_ONLY))]
+
+        def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            kinds = {table: pa.struct(list(schema(table))) for table in into}
+            for batch in batched(work(found), into):
+                columns = [
+                    batch.data.to_struct_array() if table is batch.table else pa.nulls(len(batch.data), kind)
+                    for table, kind in kinds.items()
+                ]
+                yield pa.record_batch(columns, [f"t{at}" for at in range(len(into))])
+
+        columns = ", ".join(f"t{at} STRUCT<{ddl(table)}>" for at, table in enumerate(into))
+        made = frame.mapInArrow(run, columns).persist(StorageLevel.DISK_ONLY)
+        tables = ((table, made.where(f"t{at} IS NOT NULL").select(f"t{at}.*")) for at, table in enumerate(into))
+        return [SparkTable(self, table, of_table) for table, of_table in tables]
+
+    def _place(self, table: type[Row]) -> Path:
+        assert self._work is not None  # noqa: S101 - the caller has looked
+        self._work.mkdir(exist_ok=True)
+        return self._work / f"{table.__name__.lower()}-{len(list(self._work.iterdir()))}"
+
+    def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
+        return SparkTable(self, table, read_table(self.spark, folder, ddl(table)), folder)
+
+    def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
+        def one(value: int, folder: Path) -> DataFrame:
+            return self.stored(folder, table).frame.withColumn(number, functions.lit(value).cast("BIGINT"))
+
+        if not folders:
+            return SparkTable(self, table, self.spark.createDataFrame([], ddl(table)))
+        return SparkTable(self, table, reduce(DataFrame.unionByName, (one(*folder) for folder in folders)))
+
+    def shelf(self, name: str) -> Path | None:
+        return None if self._work is None else self._work / name
+
+    def free(self, name: str) -> None:
+        if self._work is not None:
+            rmtree(self._work / name, ignore_errors=True)

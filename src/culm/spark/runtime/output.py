@@ -1,0 +1,187 @@
+"""The Parquet tables in folders of results.
+
+Spark's own way to write a table sends every row from the Python worker to Java and on to the file. Here the Python
+workers write the files (``write_by_workers``), and Spark only learns their names. That is quicker for tables that
+Python makes, but then Spark no longer sorts out what failed tasks left. So the files are written into a folder aside,
+and those that Spark's successful tasks name are moved to the table.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+
+from culm.errors import ConfigError
+from culm.spark.runtime.columns import Row, batched, batches, ddl, schema
+from culm.spark.runtime.provenance import KEY, stated
+
+Step = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
+
+# Bytes (uncompressed) that are collected before they are written as one row group. Until then they are in the worker's
+# memory; smaller row groups compress worse, and readers have more of them to open.
+_ROW_GROUP_BYTES = 64 * 1024 * 1024
+
+
+class _Name(NamedTuple):
+    """A file that a task wrote: which of the step's tables it belongs to, and its name."""
+
+    table: int
+    name: str
+
+
+def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: str) -> Iterator[tuple[type[Row], Path]]:
+    """Write what a step makes, rows and ``Batch``es of several tables, as one Parquet file each into their folders.
+
+    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Yields
+    the files at the end; a table without rows has none.
+    """
+    files = {table: _File(table, new_file(folder), facts) for table, folder in folders.items()}
+    for batch in batched(made, folders):
+        files[batch.table].add(batch.data)
+    yield from ((table, file.path) for table, file in files.items() if file.close())
+
+
+class _File:
+    """A Parquet file of one table while it is written. It is made with its first row."""
+
+    def __init__(self, table: type[Row], path: Path, facts: str) -> None:
+        self.path = path
+        self._facts = facts
+        self._table = table
+        self._waiting: list[pa.RecordBatch] = []  # batches that wait to become a row group
+        self._size = 0
+        self._writer: parquet.ParquetWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        self._writer = self._writer or _writer(self.path, self._table, self._facts)
+        self._waiting.append(batch)
+        self._size += batch.nbytes
+        if self._size >= _ROW_GROUP_BYTES:
+            self._flush(self._writer)
+
+    def _flush(self, writer: parquet.ParquetWriter) -> None:
+        if self._waiting:
+            writer.write_table(pa.Table.from_batches(self._waiting))
+        self._waiting, self._size = [], 0
+
+    def close(self) -> bool:
+        """Write what waits; returns whether there is a file."""
+        if self._writer is None:
+            return False
+        self._flush(self._writer)
+        self._writer.close()
+        return True
+
+
+def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:
+    """Write what a step makes as tables into new folders, in this process."""
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    for _ in write_made(made, folders, stated()):
+        pass
+    for table, folder in folders.items():
+        whole_table(table, folder)
+
+
+def write_by_workers(frame: DataFrame, step: Step, folders: Mapping[type[Row], Path]) -> None:
+    """Write what a step makes of a DataFrame's batches as tables into new folders.
+
+    The workers write the files themselves, because rows that only pass through Spark cost it as much as everything else
+    that is done with them. Files of tasks that failed, or ran twice, are not among the names that Spark returns; they
+    are removed. ``ConfigError`` if a worker's file is not here, so if the machines do not share the folder.
+
+    The files are written beside a table's folder and moved into it, because a task that Spark has given up may go on
+    writing for a while, and readers take every file in the folder for a part of the table.
+    """
+    aside = {table: folder.with_name(f".{folder.name}.parts") for table, folder in folders.items()}
+    numbers = {table: number for number, table in enumerate(folders)}
+    facts = stated()  # here, because the workers are other processes
+
+    def write(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        written = write_made(step(made), aside, facts)
+        yield from batches(_Name, (_Name(numbers[table], path.name) for table, path in written))
+
+    for folder in (*folders.values(), *aside.values()):
+        folder.mkdir(parents=True)
+    for number, name in frame.mapInArrow(write, ddl(_Name)).collect():
+        table = list(folders)[number]
+        try:
+            (aside[table] / name).rename(folders[table] / name)
+        except FileNotFoundError:
+            raise ConfigError(
+                f"{folders[table]}: a worker wrote a file that is not here;"
+                " all machines must see this folder at the same path"
+            ) from None
+    for table, folder in folders.items():
+        shutil.rmtree(aside[table], ignore_errors=True)
+        whole_table(table, folder)
+
+
+def read_batches(folder: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a table of Parquet files, read without Spark, whose jobs take longer for small tables."""
+    for path in sorted(folder.glob("*.parquet")):
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=list(names)):
+                yield batch.select(list(names))
+
+
+def count_rows(folder: Path) -> int:
+    """How many rows a table of Parquet files has. Only the ends of the files are read."""
+    return sum(parquet.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+def write_table(table: pa.Table, folder: Path) -> None:
+    """Write a table of Arrow as a Parquet table into a new folder."""
+    folder.mkdir(parents=True)
+    with _writer_of(new_file(folder), table.schema) as writer:
+        writer.write_table(table)
+
+
+def whole_table(table: type[Row], folder: Path) -> None:
+    """Write a file without rows if a table has no file, so that readers find its columns all the same."""
+    if not any(folder.iterdir()):
+        _writer(new_file(folder), table, stated()).close()
+
+
+def new_file(folder: Path) -> Path:
+    """A path in a folder that no other task uses, by a random name."""
+    return folder / f"part-{secrets.token_hex(8)}.parquet"
+
+
+def _writer(path: Path, table: type[Row], facts: str) -> parquet.ParquetWriter:
+    return _writer_of(path, schema(table).with_metadata({KEY: facts} if facts else None))
+
+
+def _writer_of(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+    few = ("author", "log_id", "copies")  # values that repeat
+    repeated = [field.name for field in schema if str(field.type) == "string" or field.name in few]
+    # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
+    hashes = [name for name in schema.names if name.endswith("_hash")]
+    return parquet.ParquetWriter(
+        path,
+        schema,
+        use_dictionary=repeated,
+        compression={name: "none" if name in hashes else "snappy" for name in schema.names},
+        write_statistics=[name for name in schema.names if name not in hashes],
+    )
+
+
+def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
+    """The rows of a folder of Parquet files. ``schema`` is in SQL; with it Spark opens no file to find the columns."""
+    return spark.read.schema(schema).parquet(place_of(folder))
+
+
+def place_of(path: Path) -> str:
+    """A local path as Spark takes it. Characters that Spark would read as a pattern (``*``, ``[`` ...) are escaped."""
+    escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path.absolute()))
+    return f"file://{escaped}"

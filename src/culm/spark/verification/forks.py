@@ -1,0 +1,164 @@
+"""Finding the proof of each fork, and how far each forked log can be trusted (docs/specs/bamboo.md, "Forks").
+
+The lowest position at which a log contradicts itself is known from its segments (``merge``). The proof is
+two entries that say different things about that position: an entry of that number says it by its own hash, an entry
+that links to it by the hash in the link. If all agree, the entry at the position ends its log and another one follows.
+
+Many pairs may prove the same fork, and the two entries may lie in segments of different workers. So each segment of a
+forked log sends its *witnesses*, a few entries, to one task. There the pair with the lowest numbers, then the lowest
+bytes, becomes the proof: the same entries give the same proof, however the inputs were divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from culm.bamboo import Entry, ForkProof
+from culm.spark.batches.pack import Pack, Signature
+from culm.spark.batches.records import Records
+from culm.spark.batches.slices import fetched
+from culm.spark.runtime.columns import Row, Unsigned
+from culm.spark.runtime.engine import NOWHERE, Table
+from culm.spark.verification.merge import OutcomeRow
+from culm.spark.verification.steps import LOG, SEGMENT, judged
+from culm.store.schema import from_sql, to_sql
+
+
+class Fork(NamedTuple):
+    """The lowest fork of a log, with its proof: a row of ``forks``.
+
+    ============  =============  ====================================================================================
+    author        BINARY         32 bytes
+    log_id        DECIMAL(20,0)
+    position      DECIMAL(20,0)  the number that is contradicted: everything from here on is invalid
+    case          STRING         which of the four ways to contradict oneself (``culm.bamboo.ForkCase``)
+    first_seq     DECIMAL(20,0)  the numbers of the two entries that prove it
+    second_seq    DECIMAL(20,0)
+    proof         BINARY         the two entries, as nodes exchange fork proofs (``culm.bamboo.ForkProof.encode``)
+    valid_to      DECIMAL(20,0)  entries 1 to here are all there and verified
+    ============  =============  ====================================================================================
+    """
+
+    author: bytes
+    log_id: Unsigned
+    position: Unsigned
+    case: str
+    first_seq: Unsigned
+    second_seq: Unsigned
+    proof: bytes
+    valid_to: Unsigned
+
+
+class ForkedRow(NamedTuple):
+    """A segment of a forked log, with its entries (``packed``) and its outcome."""
+
+    author: bytes
+    log: int
+    summary: bytes
+    findings: bytes
+    packed: bytes
+    outcome: bytes
+
+
+class Witness(NamedTuple):
+    """An entry, ``record``, that may be part of the proof; or a stretch of verified entries, ``seq`` to ``run_to``."""
+
+    author: bytes
+    log: int
+    position: int
+    seq: int
+    record: bytes | None
+    run_to: int | None
+
+
+def forks(segments: Table[Any], outcomes: Table[OutcomeRow], at: Mapping[type[Row], Path] = NOWHERE) -> Table[Fork]:
+    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``).
+
+    ``at``: where the table is to stay (``runtime.engine.Table.keep``).
+    """
+    forked = segments.join(outcomes.where("forked_at"), SEGMENT, ForkedRow)
+    told = forked.map(witnesses, Witness).spread(LOG, ("seq", "record"))
+    found: Sequence[Table[Fork]] = told.keep(proofs, Fork, at=at)
+    return found[0]
+
+
+def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:
+    """The entries of a segment that may be part of the proof, and its first verified stretch."""
+    for row in rows:
+        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        records = Records(Pack.decode(fetched(row.packed)))
+        of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
+        for at in _concerned(records, segment.outcome.forked_at):
+            yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(at), None)
+        if (stretch := segment.first_stretch()) is not None:
+            yield Witness(*of_log, to_sql(stretch[0]), None, to_sql(stretch[1]))
+
+
+def _concerned(records: Records, position: int) -> Iterator[int]:
+    """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
+
+    The first one above it proves the fork if the entry of that number ends its log.
+    """
+    signature, fields = records.pack.signature, records.fields
+    authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
+    number = np.uint64(position)
+    chosen = records.seq == number
+    chosen |= (fields.backlink >= 0) & (records.seq - np.uint64(1) == number)
+    chosen |= (fields.lipmaalink >= 0) & (fields.target == number)
+    above = (authentic & (records.seq > number)).nonzero()[0]
+    if len(above):
+        chosen[records.seq == records.seq[above[0]]] = True
+    yield from (authentic & chosen).nonzero()[0].tolist()
+
+
+def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:
+    """The proof of each log's fork, from witnesses that come sorted by log, number and bytes."""
+    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
+        lowest = _Lowest()
+        valid_to = position = 0
+        for row in of_log:
+            position = from_sql(row.position)
+            if row.record is not None:
+                lowest.add(Entry.decode(row.record), position)
+            elif row.run_to is not None and from_sql(row.seq) == valid_to + 1:
+                valid_to = from_sql(row.run_to)
+        proof = lowest.proof()
+        numbers = proof.first.seq, proof.second.seq
+        yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)
+
+
+class _Lowest:
+    """The lowest two entries that contradict each other at a position; entries come in ascending order."""
+
+    def __init__(self) -> None:
+        self._first: Entry | None = None
+        self._said: bytes | None = None
+        self._second: Entry | None = None
+        self._end: Entry | None = None
+        self._after: Entry | None = None
+
+    def add(self, entry: Entry, position: int) -> None:
+        if entry.seq == position and entry.is_end and self._end is None:
+            self._end = entry
+        if entry.seq > position and self._after is None:
+            self._after = entry
+        said = entry.hash if entry.seq == position else dict(entry.links).get(position)
+        if said is None:
+            return
+        if self._first is None:
+            self._first, self._said = entry, said
+        elif self._second is None and said != self._said:
+            self._second = entry
+
+    def proof(self) -> ForkProof:
+        one, other = (self._first, self._second) if self._second is not None else (self._end, self._after)
+        proof = ForkProof.of(one, other) if one is not None and other is not None else None
+        if proof is None:
+            raise AssertionError("no two entries prove the fork that the segments found")
+        return proof

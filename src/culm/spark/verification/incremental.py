@@ -1,0 +1,198 @@
+"""One more run on top of a state: what it reads again, and what it adds (``state`` explains why)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from culm.spark.batches.pack import Pack
+from culm.spark.batches.records import Records
+from culm.spark.runtime.columns import Row
+from culm.spark.runtime.engine import Engine, Step, Table
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.gather import PackRow
+from culm.spark.verification.merge import OutcomeRow, SummaryRow
+from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.state import MADE, IndexRow, MadeRow, State, WholeRow
+from culm.spark.verification.steps import (
+    BLOCK,
+    COUNTED,
+    LOG,
+    SEGMENT,
+    CountsRow,
+    JudgedRow,
+    SegmentRow,
+    UnsureRow,
+    judged,
+)
+from culm.spark.verification.verify import Verification, forked_logs, sums
+
+# Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
+# that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
+# this many on, all segments of a block are merged into one when the block is next added to.
+MOST_SEGMENTS = 8
+
+
+class Overlapped(NamedTuple):
+    """A segment of the state that is merged with new entries, and the outcome that it has there."""
+
+    author: bytes
+    log: int
+    low: int
+    made: int
+    outcome: bytes
+
+
+class LoadedRow(NamedTuple):
+    """Such a segment with its entries."""
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    summary: bytes
+    findings: bytes
+    packed: bytes
+    outcome: bytes
+
+
+class StayRow(NamedTuple):
+    """A segment that stays as it is, though its log has new entries. ``previous`` is the outcome of the run before."""
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    made: int
+    summary: bytes
+    previous: bytes
+    entries: int
+    verified: int
+    unverified: int
+    invalid: int
+    payload_mismatches: int
+    certified: int | None
+
+
+class Changed(NamedTuple):
+    """Such a segment with its new outcome."""
+
+    author: bytes
+    log: int
+    low: int
+    made: int
+    outcome: bytes
+    previous: bytes
+
+
+class Increment(Verification):
+    """A verification on top of a state. The new generation becomes part of the state with ``State.commit``.
+
+    ``place``: the folder of that generation, if ``State.begin`` has been called already.
+    """
+
+    def __init__(self, engine: Engine, state: State, *, size: int | None = None, place: Path | None = None) -> None:
+        super().__init__(engine, Signatures(state.signatures), keep=True, size=size)
+        self._state = state
+        self._number = state.next_number
+        self._place = place or state.begin()
+
+    def take(self, packs: Table[PackRow]) -> None:
+        """Merge new packs with the segments that they overlap."""
+        self._live = self._state.index(self.engine, packs)
+        self._stay: Table[StayRow] = self.engine.load([], StayRow, "made")
+        if self._state.generations:
+            near = packs.select(IndexRow).union(self._live).spread(BLOCK)
+            rule = partial(_overlaps, heads=self._signatures is Signatures.HEADS)
+            again, self._stay = near.keep(rule, Overlapped, StayRow)
+            loaded = self._state.segments(self.engine, again, WholeRow).join(again, MADE, LoadedRow)
+            packs = packs.union(loaded.map(reloaded, PackRow))
+        self.segments = self._segments(packs, None, {SegmentRow: self._place / "segments"})
+
+    def _settled(
+        self,
+        made: Table[SegmentRow],
+        unsure: Table[UnsureRow],  # noqa: ARG002 - segments that stay take part, and all go to the state
+        step: Step,
+        at: Mapping[type[Row], Path],
+    ) -> Table[SegmentRow]:
+        every = made.union(self._stay.select(SegmentRow)).spread(LOG, ("-low",))
+        (settled,) = every.keep(step, SegmentRow, at=at)
+        return settled
+
+    def settle(self) -> None:
+        """Find the outcomes of all segments of the touched logs; segments that stay take part with their summaries."""
+        self.outcomes = self._merged(self.segments.select(SummaryRow).union(self._stay.select(SummaryRow)))
+
+    def judged(self) -> Table[JudgedRow]:
+        """The segments that are new, and those that stay but have another outcome than before."""
+        changed = self._stay.join(self.outcomes, SEGMENT, Changed).map(_changed, Changed)
+        again = self._state.segments(self.engine, changed, MadeRow).join(changed, MADE, JudgedRow)
+        return super().judged().union(again)
+
+    def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
+        """Write the new index. The counts are not added up anew from all entries.
+
+        Those of the touched logs as they were are taken away from the state's, and those as they are now are added.
+        """
+        made = self.segments.select(IndexRow, made=self._number, generation=self._number)
+        parts = made.union(self._stay.select(IndexRow, generation=self._number))
+        parts = parts.union(self.outcomes.select(IndexRow)).union(counts.select(IndexRow))
+        # Those without ``made`` come first: a new outcome and new counts take the place of those that a segment had.
+        (index,) = parts.spread(SEGMENT, ("made",)).keep(_overlaid, IndexRow, at={IndexRow: self._place / "index"})
+        totals = {name: self._state.totals.get(name, 0) for name in (*COUNTED, "forks")}
+        for sign, table in ((-1, self._live), (1, index)):
+            for name, value in {**sums(table), "forks": forked_logs(table)}.items():
+                totals[name] += sign * value
+        if self._state.generations and "certified" not in self._state.totals:
+            del totals["certified"]  # the state is of an earlier version, which did not count it
+        return totals
+
+    def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:
+        """The segments of all forked logs that the state knows with this run, and their outcomes."""
+        return self._state.with_next().forked(self.engine)
+
+
+def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Overlapped | StayRow]:
+    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
+
+    With ``heads`` all segments of a touched block do, because which signatures count depends on the whole block: a new
+    entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the same reason
+    all segments of the log do that have a head with a bad signature.
+    """
+    for _, of_block in groupby(rows, key=attrgetter(*BLOCK)):
+        every = list(of_block)
+        new, old = [row for row in every if row.made is None], [row for row in every if row.made is not None]
+        low, high = min((row.low for row in new), default=0), max((row.high or 0 for row in new), default=0)
+        for row in old:
+            near = row.low <= high and (row.high or 0) >= low
+            touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
+            if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
+                yield Overlapped._make(getattr(row, name) for name in Overlapped._fields)
+            else:
+                yield StayRow._make(getattr(row, name) for name in StayRow._fields)
+
+
+def reloaded(rows: Iterable[LoadedRow]) -> Iterator[PackRow]:
+    """Segments become packs again. Each entry remembers its verdict, to find what changes."""
+    for row in rows:
+        pack = Pack.decode(row.packed)
+        pack.before[Records(pack).is_entry] = judged(row.author, row.log, row.summary, row.findings, row.outcome).said
+        yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
+
+
+def _changed(rows: Iterable[Changed]) -> Iterator[Changed]:
+    return (row for row in rows if row.outcome != row.previous)
+
+
+def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """What is known of each segment, from rows that each have a part of it: the first value of a column counts."""
+    for _, of_segment in groupby(rows, key=attrgetter(*SEGMENT)):
+        columns = zip(*of_segment, strict=True)
+        yield IndexRow._make(next((cell for cell in column if cell is not None), None) for column in columns)

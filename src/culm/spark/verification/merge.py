@@ -1,0 +1,202 @@
+"""The third step, in a worker: the summaries of one log's segments, in ascending order, become outcomes.
+
+A segment alone cannot know whether the entries it expects below itself are held and have a path to entry 1, nor
+whether other segments contradict it. Here the summaries of its log pass by, from the lowest up. For each number that a
+later segment may link to, the digest found or expected there is remembered, with whether it has a path to entry 1.
+Each segment is compared with that, and then adds its exports.
+
+The other half of the certificate pools is settled afterwards, from the highest segment down: a segment's risers are
+certified if all that their pools have in the segment is verified, and the numbers above that these pools step down from
+are certified.
+
+A number is forgotten once no later link can lead to it, which leaves some thirty numbers of the longest log
+(``links_across``). The summaries themselves stay in memory until the log has ended, because a fork between the last
+segments decides about all of them. That is a few kilobytes for every 4,096 entries.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from culm.bamboo.certified import steps_across
+from culm.bamboo.lipmaa import links_across
+from culm.spark.verification.segment_summary import ROOT, Summary
+from culm.store.schema import to_sql
+
+_OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many pieces, externals and gaps follow
+
+# Forget numbers only once this many are remembered beyond those that links can still lead to. Doing it after each
+# segment would walk the same thirty numbers again and again; a larger value only costs memory.
+_PRUNE_FROM = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a segment gets to know about the rest of its log.
+
+    From ``limit`` on the whole log is invalid (0: it is not). ``forked`` says why: True for a fork, False for a payload
+    that has another size than its entry claims. ``forked_at`` is the lowest fork (0: none); it is above ``limit`` if
+    such a payload lies below it. ``connected`` says of each piece whether it has a path to entry 1, ``held`` of each
+    external whether an authentic entry of that number is held. ``gaps`` are the numbers above the segment from which
+    certificate pools step down into it, and that are not certified, as far as the log reaches.
+    """
+
+    limit: int
+    forked_at: int
+    forked: bool
+    connected: tuple[bool, ...]
+    held: tuple[bool, ...]
+    gaps: tuple[int, ...]
+
+    def encode(self) -> bytes:
+        """The outcome as bytes. Equal outcomes have equal bytes: a state compares them to find what has changed."""
+        counts = len(self.connected), len(self.held), len(self.gaps)
+        head = _OUTCOME.pack(self.limit, self.forked_at, self.forked, *counts)
+        return head + bytes(self.connected) + bytes(self.held) + struct.pack(f"<{len(self.gaps)}Q", *self.gaps)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Outcome:
+        """Read what ``encode`` wrote."""
+        limit, forked_at, forked, pieces, externals, count = _OUTCOME.unpack_from(data)
+        at = _OUTCOME.size + pieces + externals
+        flags = [bool(flag) for flag in data[_OUTCOME.size : at]]
+        gaps = struct.unpack_from(f"<{count}Q", data, at)
+        return cls(limit, forked_at, bool(forked), tuple(flags[:pieces]), tuple(flags[pieces:]), gaps)
+
+    @property
+    def cause(self) -> str:
+        """Why everything from the limit on is invalid."""
+        return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
+
+
+@dataclass(slots=True)
+class _Passed:
+    """A number that later segments may link to: the digest found or expected there.
+
+    Expected only, so not ``held``, where an entry links to a number that no segment has.
+    """
+
+    digest: bytes
+    held: bool
+    connected: bool
+
+
+def merge(summaries: Iterable[Summary]) -> list[Outcome]:
+    """The outcomes of all segments of one log, which must ascend, in the same order."""
+    log = _Log()
+    reached = [(summary, *log.add(summary)) for summary in summaries]
+    limit, forked = log.limit()
+    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, log.greatest)
+    return [
+        Outcome(limit, log.forked_at, forked, connected, held, of_segment)
+        for (_, connected, held), of_segment in zip(reached, gaps, strict=True)
+    ]
+
+
+def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: int) -> list[tuple[int, ...]]:
+    """The ``gaps`` of each segment's outcome, given what of each is connected."""
+    certified: set[int] = set()  # of the risers seen so far
+    found = []
+    for summary, connected in reversed(segments):
+        steps = dict(steps_across(summary.greatest)) if summary.greatest else {}
+        gaps = tuple(
+            start for goal, start in steps.items() if goal >= summary.low and start <= newest and start not in certified
+        )
+        certified.update(
+            start
+            for start, top, pieces in summary.risers
+            if (not limit or top < limit) and all(connected[piece] for piece in pieces) and steps.get(top) not in gaps
+        )
+        found.append(gaps)
+    return found[::-1]
+
+
+class _Log:
+    """One log as its segments pass by."""
+
+    def __init__(self) -> None:
+        self._passed: dict[int, _Passed] = {}
+        self._prune_at = _PRUNE_FROM
+        self._end_at = 0
+        self.greatest = 0
+        self._lied_at = 0
+        self.forked_at = 0
+
+    def add(self, summary: Summary) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+        if self._end_at == 0:
+            self._end_at = summary.end_at
+        self.greatest = max(self.greatest, summary.greatest)
+        self._lied_at = _lower(self._lied_at, summary.lied_at)
+        self.forked_at = _lower(self.forked_at, summary.forked_at)
+        reachable, held = self._follow(summary.externals)
+        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
+        for seq, digest, is_held, piece in summary.exports:
+            self._passed[seq] = _Passed(digest, is_held, is_held and connected[piece])
+        if len(self._passed) > self._prune_at:
+            self._prune(summary.high)
+        return connected, held
+
+    def _follow(self, externals: list[tuple[int, bytes]]) -> tuple[int, tuple[bool, ...]]:
+        reachable, held = ROOT, []
+        for number, (target, expected) in enumerate(externals):
+            known = self._passed.get(target)
+            if known is None:
+                known = self._passed[target] = _Passed(expected, held=False, connected=False)
+            elif known.digest != expected:
+                self.forked_at = _lower(self.forked_at, target)
+            elif known.connected:
+                reachable |= ROOT << 1 + number
+            held.append(known.held)
+        return reachable, tuple(held)
+
+    def _prune(self, high: int) -> None:
+        passed = self._passed
+        self._passed = {target: passed[target] for target in links_across(high) if target in passed}
+        self._prune_at = len(self._passed) + _PRUNE_FROM
+
+    def limit(self) -> tuple[int, bool]:
+        # An entry above an end-of-log entry contradicts it, even if no link does.
+        if self._end_at and self.greatest > self._end_at:
+            self.forked_at = _lower(self.forked_at, self._end_at)
+        if self.forked_at and (not self._lied_at or self.forked_at <= self._lied_at):
+            return self.forked_at, True
+        return self._lied_at, False
+
+
+def _lower(one: int, other: int) -> int:
+    """The lower of two positions; 0 is none."""
+    return min(one, other) if one and other else one or other
+
+
+class SummaryRow(NamedTuple):
+    """A segment: its log, its lowest number, its ``Summary``."""
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+
+
+class OutcomeRow(NamedTuple):
+    """The ``Outcome`` of a segment, and the lowest fork of its log, null if there is none."""
+
+    author: bytes
+    log: int
+    low: int
+    outcome: bytes
+    forked_at: int | None
+
+
+def merge_logs(rows: Iterable[SummaryRow]) -> Iterator[OutcomeRow]:
+    """The outcomes of segments, which come sorted by log and ``low``."""
+    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
+        segments = [(row.low, Summary.decode(row.summary)) for row in of_log]
+        outcomes = merge(summary for _, summary in segments)
+        for (low, _), outcome in zip(segments, outcomes, strict=True):
+            forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None
+            yield OutcomeRow(author, log, low, outcome.encode(), forked_at)

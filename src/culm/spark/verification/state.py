@@ -1,0 +1,295 @@
+"""What one run leaves for the next, so that a daily run costs as much as its new entries, not as all entries.
+
+The simple way is to verify everything again each day, which soon takes longer than the day. The next way is to verify
+the new entries only, and to add their verdicts. That is wrong: a new entry can give old ones the path to entry 1 that
+they lacked, or prove a fork below them. So a run has to know the earlier entries, without reading all of them.
+
+A state keeps the segments of earlier runs (``segment``)::
+
+    STATE/manifest.json              what the state is, and which generations there are
+    STATE/NUMBER/segments/           Parquet: the segments that run made, with their entries
+    STATE/NUMBER/index/              Parquet: for each log that run touched, all of its segments
+
+A run merges new entries with those segments that they overlap, which gives new segments. All other segments stay as
+they are. Then it settles each log that got new entries once more, from the summaries of all its segments; these are
+small, and stand in the index. Only segments whose outcome has changed are read again, to write their new verdicts.
+For example, a late entry 5,000 in a log of a million entries costs reading one segment of up to 4,096 entries, the
+log's summaries, and the segments whose verdicts it changes.
+
+Each run adds a *generation* and changes no file of earlier ones. The index of a generation has all segments of the
+logs that the run touched, so the latest generation that has a log is right about it. The manifest, replaced in one
+step, makes a generation part of the state: a run that fails before that leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, NamedTuple, TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from culm.errors import ConfigError
+from culm.spark.batches.pack import BLOCK_BITS
+from culm.spark.runtime.engine import Engine, Table
+from culm.spark.runtime.onspark import OnSpark, frame_of
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.merge import OutcomeRow
+from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, pronounced
+from culm.spark.verification.verdicts import Verdict
+
+FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
+
+
+class IndexRow(NamedTuple):
+    """A segment of a log in the index: where it is, its summary and outcome, and the counts of its verdicts.
+
+    ``made`` is the number of the generation whose ``segments`` have it, ``generation`` that of the index. Other columns
+    than the key are null where a row holds only a part of what is known (``incremental``); ``certified``
+    also in states of earlier versions, which did not count it.
+    """
+
+    author: bytes
+    log: int
+    block: int | None
+    low: int
+    high: int | None
+    made: int | None
+    summary: bytes | None
+    outcome: bytes | None
+    forked_at: int | None
+    entries: int | None
+    verified: int | None
+    unverified: int | None
+    invalid: int | None
+    payload_mismatches: int | None
+    certified: int | None
+    generation: int | None
+
+    @property
+    def previous(self) -> bytes | None:
+        """The outcome, as a later run calls it."""
+        return self.outcome
+
+
+class MadeRow(NamedTuple):
+    """A segment, without its entries, and the generation that made it."""
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+    findings: bytes
+    made: int
+
+
+class WholeRow(NamedTuple):
+    """Such a segment with its entries."""
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    summary: bytes
+    findings: bytes
+    packed: bytes
+    made: int
+
+
+M = TypeVar("M", MadeRow, WholeRow)
+
+
+MADE = (*SEGMENT, "made")
+"""The columns by which rows of one segment of one generation are equal."""
+
+CHECKPOINT = "checkpoint"
+"""The folder below a state where a query that follows entries (``culm.spark.following``) notes what it has read."""
+
+_MANIFEST = "manifest.json"
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Lock a folder of state against other runs during this block. The folder is made if it is not there.
+
+    The lock is released when the process ends, even after SIGKILL. ``ConfigError`` if another run has the lock, or the
+    folder cannot be made. Some network file systems have no locks; two runs at once are then not noticed.
+    """
+    _check_parent(folder)
+    try:
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder}: another run is at work on this state; try again when it has ended") from None
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                raise
+        try:
+            yield
+        finally:
+            if not any(folder.iterdir()):  # the run failed before it wrote anything, so do not leave an empty folder
+                folder.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def _check_parent(folder: Path) -> None:
+    if not folder.parent.is_dir():
+        raise ConfigError(f"{folder}: there is no folder {folder.parent}")
+
+
+@dataclass(slots=True)
+class State:
+    """A folder of state: its kind of ``signatures``, its generations in order, and the counts of all it knows.
+
+    A new state has no generations. ``mark`` tells what a state knew after a run from what it, or any other state, knew
+    at any other time: ``IDENTITY-RUN-TOKEN``, where the identity is that of the state, and the run is the number of
+    the generation that it made. ``before`` is the mark of the run before the last, "" if there was none. Manifests of
+    earlier versions have no marks. ``position`` is how far a query that follows entries has come (``following``).
+    """
+
+    folder: Path
+    signatures: str
+    generations: list[int] = field(default_factory=list)
+    totals: dict[str, int] = field(default_factory=dict)
+    mark: str = ""
+    before: str = ""
+    position: dict[str, Any] = field(default_factory=dict)
+    next_mark: str = field(default="", init=False)
+    """The mark that the run at work will leave; there is one after ``begin``."""
+
+    @classmethod
+    def open(cls, folder: Path, signatures: Signatures | None = None) -> State:
+        """The state in a folder, to read it (``signatures`` is None) or to add to it with this kind of signatures.
+
+        A state to add to may be new; nothing is written before ``begin``. ``ConfigError`` if there is no state to read,
+        if the folder holds something else or a state of another format, and if the state was made with the other kind
+        of signatures: an entry that ``heads`` takes for verified may be invalid for ``all``.
+        """
+        manifest = folder / _MANIFEST
+        if not manifest.exists():
+            if signatures is None:
+                raise ConfigError(f"{folder}: there is no state, since it has no {_MANIFEST}")
+            if folder.is_dir() and any(not path.name.isdigit() for path in folder.iterdir() if path.name != CHECKPOINT):
+                raise ConfigError(f"{folder}: holds something else than a state; name another folder")
+            _check_parent(folder)
+            return cls(folder, signatures.value)
+        try:
+            facts = json.loads(manifest.read_text())
+            of_format = (facts["format"], facts["block_bits"])
+            state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]))
+            state.mark, state.before = str(facts.get("mark", "")), str(facts.get("before", ""))
+            state.position = dict(facts.get("position", {}))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
+        if of_format != (FORMAT, BLOCK_BITS):
+            raise ConfigError(f"{folder}: a state of another format; verify all inputs again into a new state")
+        if signatures is not None and state.signatures != signatures.value:
+            raise ConfigError(
+                f"{folder}: was made with --signatures {state.signatures}; use the same, or another state folder"
+            )
+        return state
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next generation; the first one has 1."""
+        return max(self.generations, default=0) + 1
+
+    def with_next(self) -> State:
+        """The state as it will be with the generation that is being made, to read it."""
+        return replace(self, generations=[*self.generations, self.next_number])
+
+    def place(self, number: int) -> Path:
+        """The folder of a generation."""
+        return self.folder / str(number)
+
+    def begin(self) -> Path:
+        """Make the folder for the next generation. Folders that failed runs left behind are removed."""
+        self.folder.mkdir(exist_ok=True)
+        for path in self.folder.iterdir():
+            if path.name.isdigit() and int(path.name) not in self.generations:
+                rmtree(path)
+        place = self.place(self.next_number)
+        place.mkdir()
+        identity = self.mark.partition("-")[0] or secrets.token_hex(8)
+        self.next_mark = f"{identity}-{self.next_number}-{secrets.token_hex(8)}"
+        return place
+
+    def commit(self, totals: dict[str, int], position: dict[str, Any] | None = None) -> None:
+        """Make the next generation part of the state; ``totals`` are the counts of all that the state then knows.
+
+        ``position`` replaces that of the state, unless it is None.
+        """
+        self.before = self.mark or ("unknown" if self.generations else "")
+        self.generations.append(self.next_number)
+        self.totals, self.mark = totals, self.next_mark
+        self.position = self.position if position is None else position
+        self._save()
+
+    def replace(self, generations: list[int], number: int) -> None:
+        """Make the next generation part of the state, in the place of some that are folded into it (``folding``)."""
+        self.generations = [*(other for other in self.generations if other not in generations), number]
+        self._save()
+
+    def _save(self) -> None:
+        facts: dict[str, Any] = {"format": FORMAT, "block_bits": BLOCK_BITS}
+        facts |= {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("folder", "next_mark")}
+        whole = self.folder / f".{_MANIFEST}"
+        whole.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        whole.replace(self.folder / _MANIFEST)
+
+    # -- tables
+
+    def index(self, engine: Engine, among: Table[Any] | None = None, *, forked: bool = False) -> Table[IndexRow]:
+        """The segments of all logs, of the logs of another table, or of those that are forked."""
+        found = engine.load(self._places("index"), IndexRow, "generation")
+        found = found.where("forked_at") if forked else found  # once forked, it is so in all later generations
+        found = found if among is None else found.among(among, LOG)
+        (index,) = found.spread(LOG).keep(_latest, IndexRow) if self.generations else (found,)
+        return index
+
+    def segments(self, engine: Engine, among: Table[Any], table: type[M]) -> Table[M]:
+        """The segments that equal a row of another table in the columns ``MADE``."""
+        return engine.load(self._places("segments"), table, "made").among(among, MADE)
+
+    def _places(self, name: str) -> list[tuple[int, Path]]:
+        return [(number, self.place(number) / name) for number in self.generations]
+
+    def judged(self, engine: Engine) -> Table[JudgedRow]:
+        """All segments with their outcomes."""
+        live = self.index(engine)
+        return self.segments(engine, live, MadeRow).join(live, MADE, JudgedRow)
+
+    def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[OutcomeRow]]:
+        """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""
+        live = self.index(engine, forked=True)
+        return self.segments(engine, live, WholeRow), live.select(OutcomeRow)
+
+    def verdicts(self, spark: SparkSession) -> DataFrame:
+        """The verdicts on all entries, as ``verify`` gives them."""
+        return frame_of(self.judged(OnSpark(spark)).map(partial(pronounced, everything=True), Verdict))
+
+
+def _latest(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """The rows of each log from the latest index that has the log; they come sorted by log."""
+    for _, of_log in groupby(rows, key=attrgetter(*LOG)):
+        of_log_ = list(of_log)
+        newest = max(row.generation or 0 for row in of_log_)
+        yield from (row for row in of_log_ if row.generation == newest)

@@ -1,0 +1,171 @@
+"""What the workers do in each step of the verification, and the tables that pass between the steps.
+
+Plain functions from rows to rows; ``verify`` puts them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from culm.spark.batches.fields import Bytes
+from culm.spark.batches.pack import Pack
+from culm.spark.batches.records import Records, distinct
+from culm.spark.batches.slices import Shelf, fetched
+from culm.spark.runtime.columns import Batch
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.findings import Findings
+from culm.spark.verification.gather import PackRow
+from culm.spark.verification.merge import Outcome
+from culm.spark.verification.segment import segment_of
+from culm.spark.verification.segment_summary import Summary, Vouched
+from culm.spark.verification.verdicts import JudgedSegment, Verdict
+from culm.store.schema import from_sql, to_sql
+
+LOG = ("author", "log")
+BLOCK = (*LOG, "block")
+SEGMENT = (*LOG, "low")
+"""The columns by which rows of one log, block or segment are equal."""
+
+
+class SegmentRow(NamedTuple):
+    """A segment: where it is, its ``Summary``, its ``Findings``, and its entries if a later step needs them.
+
+    A segment of a state without findings only vouches for others.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    summary: bytes
+    findings: bytes | None
+    packed: bytes | None
+
+
+class UnsureRow(NamedTuple):
+    """A log with a segment that has a head with a bad signature: a higher segment may vouch for it."""
+
+    author: bytes
+    log: int
+
+
+class JudgedRow(NamedTuple):
+    """A segment with its outcome, and the outcome of the run before.
+
+    ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
+    """
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+    findings: bytes
+    outcome: bytes
+    previous: bytes | None = None
+
+    def compared(self) -> tuple[JudgedSegment, Bytes]:
+        """The segment with its verdicts, and what was said of each entry before (``JudgedSegment.said``)."""
+        cells = self.author, self.log, self.summary, self.findings
+        segment = judged(*cells, self.outcome)
+        before = segment.findings.before if self.previous is None else judged(*cells, self.previous).said
+        return segment, before
+
+
+def judged(author: bytes, log: int, summary: bytes, findings: bytes, outcome: bytes) -> JudgedSegment:
+    """The segment in some cells of a row, with its verdicts."""
+    found = Findings.decode(fetched(findings))
+    return JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
+
+
+class CountsRow(NamedTuple):
+    """How many entries a segment has, by verdict; whose payload is wrong; that are certified."""
+
+    author: bytes
+    log: int
+    low: int
+    entries: int
+    verified: int
+    unverified: int
+    invalid: int
+    payload_mismatches: int
+    certified: int
+
+
+COUNTED = CountsRow._fields[len(SEGMENT) :]
+"""The columns of ``CountsRow`` that count."""
+
+# Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
+# worker's memory when one block comes in very many copies. A smaller value would sort the same entries more often.
+_WAITING_BYTES = 64 * 1024 * 1024
+
+
+def segmented(
+    rows: Iterable[PackRow], signatures: Signatures, *, keep: bool = False, folder: Path | None = None
+) -> Iterator[SegmentRow | UnsureRow]:
+    """Packs, sorted by block, to segments, and which logs have to pass ``vouched``.
+
+    ``keep``: with the entries themselves.
+
+    With a ``folder`` findings and entries are written there, and the rows say where (``batches.slices``).
+    """
+    with Shelf(folder) as shelf:
+        for block, of_block in groupby(rows, key=attrgetter(*BLOCK)):
+            records, summary = segment_of(_collected(row.packed for row in of_block), signatures)
+            yield _segment_row(block, records, summary, shelf, keep=keep)
+            if summary.unsigned:
+                yield UnsureRow(*block[: len(LOG)])
+
+
+def _segment_row(
+    block: tuple[bytes, int, int], records: Records, summary: Summary, shelf: Shelf, *, keep: bool
+) -> SegmentRow:
+    findings = shelf.put(Findings.of(records).parts())
+    packed = shelf.put([records.pack.encode()]) if keep or summary.unsigned else None
+    return SegmentRow(*block, to_sql(summary.low), to_sql(summary.high), summary.encode(), findings, packed)
+
+
+def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterator[SegmentRow]:
+    """The segments of whole logs, sorted by log and from the highest down, with all heads settled. For ``HEADS`` only.
+
+    Entries whose signature is bad, but that a higher segment vouches for, are taken as signed.
+    """
+    with Shelf(folder) as shelf:
+        for _, of_log in groupby(rows, key=attrgetter(*LOG)):
+            above = Vouched()
+            for row in of_log:
+                summary, settled = Summary.decode(row.summary), row
+                if row.packed is not None and (pairs := above.of(summary)):
+                    records, summary = segment_of([Pack.decode(fetched(row.packed))], Signatures.HEADS, pairs)
+                    settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
+                above.add(summary)
+                if row.findings is not None:
+                    yield settled
+
+
+def _collected(packed: Iterable[bytes]) -> list[Pack]:
+    """The packs of one block, merged whenever they exceed ``_WAITING_BYTES``."""
+    packs: list[Pack] = []
+    size = 0
+    for data in map(fetched, packed):
+        packs.append(Pack.decode(data))
+        size += len(data)
+        if size > _WAITING_BYTES and len(packs) > 1:
+            packs = [distinct(packs).pack]
+            size = len(packs[0].data)
+    return packs
+
+
+def pronounced(rows: Iterable[JudgedRow], *, everything: bool = False) -> Iterator[Batch | CountsRow]:
+    """The verdicts on entries that are new, or that differ from those of the run before; and what each segment has.
+
+    ``everything``: the verdicts on all entries, whatever was said before.
+    """
+    for row in rows:
+        segment, before = row.compared()
+        yield Batch(Verdict, segment.table(slice(None) if everything else segment.changed(before)))
+        yield CountsRow(row.author, row.log, row.low, *segment.counts())

@@ -1,0 +1,173 @@
+"""The last step, in a worker: a segment's findings and its outcome become verdicts, a row for each entry.
+
+The rules, in this order: an entry with a bad signature is invalid; an entry at or above the limit of its log (a fork,
+or a payload of a wrong size) is invalid; an entry whose piece is connected to entry 1 is verified; any other entry is
+unverified, and the reason names the entries that would connect it. A verified entry is certified, too, if the rest of
+its certificate pool is verified (``culm.bamboo.certified``).
+
+A run on top of a state writes only what changed. So what is said of an entry is kept with it as one byte: 0 for an
+entry that was not there, else one more than a number of three parts (``PAYLOAD``, ``VERDICT``, ``CERTIFIED``). Reasons
+are not compared, because keeping them would cost more than writing an unchanged row again: an entry that is not
+verified is therefore always written.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from culm.bamboo import lipmaa
+from culm.bamboo.certified import certified_runs
+from culm.spark.batches.arrays import decimals, fixed_binary, hashes, names
+from culm.spark.batches.fields import Bytes, Flags, Numbers
+from culm.spark.batches.pack import Signature
+from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
+from culm.spark.runtime.columns import Unsigned
+from culm.spark.verification.findings import Findings
+from culm.spark.verification.merge import Outcome
+from culm.spark.verification.segment_summary import Summary
+
+VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
+VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
+BAD_SIGNATURE = "bad signature"
+
+PAYLOAD, VERDICT, CERTIFIED = 0b111, 0b11_000, 0b100_000
+"""The bits of what is said of an entry, less 1: rank of its payload, place in ``VERDICTS``, whether certified."""
+
+
+class Verdict(NamedTuple):
+    """The verdict on an entry: a row of what ``verify`` gives, where the columns are explained."""
+
+    author: bytes
+    log_id: Unsigned
+    seqnum: Unsigned
+    entry_hash: bytes
+    size: Unsigned
+    payload_hash: bytes
+    is_end: bool
+    payload: str
+    verdict: str
+    certified: bool
+    reason: str | None
+    copies: int
+
+
+class JudgedSegment:
+    """A segment with its verdicts. Row n is entry n of its findings; ``verdict`` has positions in ``VERDICTS``."""
+
+    def __init__(self, author: bytes, log_id: int, findings: Findings, summary: Summary, outcome: Outcome) -> None:
+        self._author = author
+        self._log_id = log_id
+        self.findings = findings
+        self.summary = summary
+        self.outcome = outcome
+        self.verdict = self._verdicts()
+        self.certified = self._certified()
+
+    def _verdicts(self) -> npt.NDArray[np.int8]:
+        found, outcome = self.findings, self.outcome
+        verdict = np.where(np.array(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
+        verdict[found.signature == Signature.BAD] = 2
+        if outcome.limit:
+            verdict[found.seq >= np.uint64(outcome.limit)] = 2
+        return verdict
+
+    def _certified(self) -> Flags:
+        seq, verified = self.findings.seq, self.verdict == 0
+        numbers = seq[verified]
+        parts = np.split(numbers, (np.diff(numbers) != 1).nonzero()[0] + 1)
+        runs = [(int(part[0]), int(part[-1])) for part in parts if len(part)]
+        certified = np.zeros(len(seq), np.bool_)
+        for low, high in certified_runs(runs, self.summary.greatest, self.outcome.gaps):
+            certified[np.searchsorted(seq, np.uint64(low)) : np.searchsorted(seq, np.uint64(high), "right")] = True
+        found: Flags = certified & verified
+        return found
+
+    @property
+    def said(self) -> Bytes:
+        """What is said of each entry, as one byte."""
+        codes: Bytes = (1 + 8 * self.verdict + self.findings.payload + CERTIFIED * self.certified).astype(np.uint8)
+        return codes
+
+    def changed(self, before: Bytes) -> Flags:
+        """The entries whose verdict in ``before`` is another one, and all that are not verified (see above)."""
+        changed: Flags = (before != self.said) | (self.verdict != 0)
+        return changed
+
+    def counts(self) -> tuple[int, ...]:
+        """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
+        wrong = np.isin(self.findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
+        of_each = np.bincount(self.verdict, minlength=len(VERDICTS))
+        return len(self.findings), *of_each.tolist(), int(wrong.sum()), int(self.certified.sum())
+
+    def first_stretch(self) -> tuple[int, int] | None:
+        """First and last number of its first stretch of neighbouring verified entries; None if none is verified."""
+        valid = self.findings.seq[self.verdict == 0]
+        if not len(valid):
+            return None
+        steps = (np.diff(valid) != 1).nonzero()[0]
+        return int(valid[0]), int(valid[steps[0]] if len(steps) else valid[-1])
+
+    # -- the table
+
+    def table(self, rows: slice | Flags) -> pa.RecordBatch:
+        """The verdicts on some rows, with the columns of ``Verdict``."""
+        found = self.findings
+        seq, payload, verdict = found.seq[rows], found.payload[rows], self.verdict[rows]
+        count = len(seq)
+        return pa.record_batch(
+            [
+                fixed_binary(np.broadcast_to(np.frombuffer(self._author, np.uint8), (count, len(self._author)))),
+                decimals(np.full(count, self._log_id, np.uint64)),
+                decimals(seq),
+                hashes(found.digest[rows]),
+                decimals(found.size[rows]),
+                hashes(found.payload_hash[rows]),
+                pa.array(found.is_end[rows]),
+                names(STATES, payload),
+                names(VERDICTS, verdict),
+                pa.array(self.certified[rows]),
+                self._reasons(seq, verdict, found.signature[rows]),
+                pa.array(found.copies[rows].astype(np.int64)),
+            ],
+            names=list(Verdict._fields),
+        )
+
+    def _reasons(self, seq: Numbers, verdict: npt.NDArray[np.int8], signature: Bytes) -> pa.Array:
+        if not verdict.any():
+            return pa.nulls(len(verdict), pa.string())
+        reasons: list[str | None] = [None] * len(verdict)
+        for at in verdict.nonzero()[0]:
+            if signature[at] == Signature.BAD:
+                reasons[at] = BAD_SIGNATURE
+            elif verdict[at] == 1:
+                reasons[at] = self._needs(int(seq[at]))
+            else:
+                reasons[at] = self.outcome.cause
+        return pa.array(reasons, pa.string())
+
+    def _needs(self, seq: int) -> str:
+        """The reason of an unverified entry: the targets of its links that are missing, and those without a path."""
+        targets = dict.fromkeys((seq - 1, lipmaa(seq)))
+        missing = " or ".join(str(target) for target in targets if not self._holds(target))
+        stuck = " or ".join(str(target) for target in targets if self._holds(target))
+        needs = [missing] if missing else []
+        if stuck:
+            needs.append(f"a path for {stuck}")
+        return f"no path to entry 1: needs {', or '.join(needs)}"
+
+    def _holds(self, target: int) -> bool:
+        """Whether an authentic entry of a number is held, be it in this segment or below it."""
+        if target < self.summary.low:
+            numbers = [number for number, _ in self.summary.externals]
+            return target in numbers and self.outcome.held[numbers.index(target)]
+        seq, signature = self.findings.seq, self.findings.signature
+        at = int(np.searchsorted(seq, np.uint64(target)))
+        while at < len(seq) and seq[at] == target:
+            if signature[at] != Signature.BAD:
+                return True
+            at += 1
+        return False

@@ -1,0 +1,233 @@
+"""Verifying entries with Spark: the verdicts of a node's store, for more logs than one machine can hold.
+
+The verdict on an entry depends on its whole log: the entry needs a path of links down to entry 1, and no fork may lie
+below it. The simple way is to bring each log to one worker, which walks it from entry 1. That fails as soon as one log
+is large: a log with half of all entries keeps one worker busy while the others wait, and may not fit into its memory.
+Joining entries with the entries they link to has no such limit, but shuffles every entry twice.
+
+So a log is cut into *blocks* of 4,096 sequence numbers (``batches.pack``), which are verified apart from each
+other. That works because links never cross (``culm.bamboo.lipmaa``): few links leave a block, however many entries it
+has. Of the entries 4096 to 8191, for example, all links that lead out of the block go to the five entries 3280, 4008,
+4088, 4092 and 4095. What the block expects of these, and what it offers to the blocks above, is its *summary*: a few
+kilobytes at most. Only the summaries of a log meet in one task.
+
+Four steps, each a function from rows to rows::
+
+    packs       bytes -> packs of entries of one block of a log, and rejects    gather
+    segments    each entry once; hashes, signatures, links within the block     shuffle by block; segment
+    outcomes    paths and forks between the segments of a log                   shuffle of summaries; merge
+    judged      verdicts, a row for each entry                                  small join; verdicts
+
+``Verification`` puts them together for either engine (``runtime.engine``), ``incremental`` on top of what
+an earlier run left. Two steps use the segments. They must not be made twice, because that would check every signature
+twice, and give two answers if inputs change meanwhile; so the engine keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyarrow import compute
+from pyspark.sql import DataFrame
+
+from culm.errors import ConfigError
+from culm.spark.reading.found import EntryRow
+from culm.spark.reading.inputs import Split
+from culm.spark.runtime.columns import Row, types
+from culm.spark.runtime.engine import NOWHERE, Engine, Step, Table
+from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
+from culm.spark.runtime.shell import Job
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.gather import PackRow, Reject, gather
+from culm.spark.verification.merge import OutcomeRow, SummaryRow, merge_logs
+from culm.spark.verification.steps import (
+    BLOCK,
+    COUNTED,
+    LOG,
+    SEGMENT,
+    CountsRow,
+    JudgedRow,
+    SegmentRow,
+    UnsureRow,
+    pronounced,
+    segmented,
+    vouched,
+)
+from culm.spark.verification.verdicts import Verdict
+
+# Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
+# bytes are payloads and there are few entries; at most so many that Spark does not mostly start tasks.
+_FEWEST_TASKS, _MOST_TASKS = 8, 2000
+
+# Bytes of the inputs whose entries one task verifies: a second or two of work. With heads there are far fewer
+# signatures to check, so the same time takes more bytes. Longer tasks leave cores idle at the end of the step.
+_JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}
+
+# Bytes of the inputs whose logs one task settles. Only summaries are read for that, a small part of these bytes.
+_MERGED_BYTES = 64 * 1024 * 1024
+
+
+def verify(entries: DataFrame, *, signatures: str = "all") -> DataFrame:
+    """The verdict on every distinct entry.
+
+    ``entries`` is what ``read_entries`` or ``spark.read.format("culm")`` gives, or any DataFrame with a binary column
+    ``encoded``; the other columns may be missing. Rows that are not entries are left out: see ``rejects``.
+    ``signatures`` is ``all`` or ``heads`` (``segment``). ``ConfigError`` if the column is missing or
+    ``signatures`` is something else.
+
+    ============  =============  ==================================================================================
+    author        BINARY         32 bytes
+    log_id        DECIMAL(20,0)
+    seqnum        DECIMAL(20,0)
+    entry_hash    BINARY         YAMF-hash, 66 bytes
+    size          DECIMAL(20,0)  of the payload, as the entry claims
+    payload_hash  BINARY         66 bytes
+    is_end        BOOLEAN        whether the entry ends its log
+    payload       STRING         what is known of the payload from all copies (``batches.payload.STATES``)
+    verdict       STRING         ``verified``, ``unverified`` or ``invalid``
+    certified     BOOLEAN        whether all of the entry's certificate pool is verified, as far as the log reaches
+    reason        STRING         why not verified; null if it is
+    copies        BIGINT         how many rows held this entry
+    ============  =============  ==================================================================================
+
+    Lazy, as DataFrames are. The first action keeps the segments on disk until the session ends or its cache is
+    cleared, so that later actions check no signature again.
+    """
+    return frame_of(verified(entries, signatures=signatures).judged().map(pronounced, Verdict))
+
+
+def rejects(entries: DataFrame) -> DataFrame:
+    """What ``verify`` leaves out: ``source``, ``offset`` and ``reason`` of everything that could not be read."""
+    return frame_of(OnSpark(entries.sparkSession).made(entries_of(entries), gather, Reject))
+
+
+def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False) -> Verification:
+    """The verification of a DataFrame as ``verify`` takes it, for further steps such as ``forks.forks``.
+
+    ``keep``: the segments have their entries, which proofs and selections need.
+    """
+    engine = OnSpark(entries.sparkSession)
+    found = Verification(engine, chosen(signatures), keep=keep)
+    found.take(engine.made(entries_of(entries), gather, PackRow))
+    found.settle()
+    return found
+
+
+def chosen(signatures: str) -> Signatures:
+    """The way of checking signatures that ``all`` or ``heads`` names; ``ConfigError`` for any other name."""
+    try:
+        return Signatures(signatures)
+    except ValueError:
+        names = " or ".join(way.value for way in Signatures)
+        raise ConfigError(f"signatures must be {names}, not {signatures!r}") from None
+
+
+def entries_of(entries: DataFrame) -> DataFrame:
+    """The columns of entries as they are read; those that are missing are null. ``ConfigError`` without ``encoded``."""
+    if "encoded" not in entries.columns:
+        raise ConfigError("a DataFrame of entries needs a binary column 'encoded'")
+    return fitted(entries, types(EntryRow))
+
+
+class Verification:
+    """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
+
+    ``keep``: the segments have their entries. ``size``: how many bytes the inputs have, from which the number of tasks
+    follows; None leaves that to Spark.
+    """
+
+    segments: Table[SegmentRow]
+    outcomes: Table[OutcomeRow]
+
+    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
+        self.engine = engine
+        self._signatures = signatures
+        self._keep = keep
+        self._size = size
+
+    def read(self, run: Job, splits: list[Split]) -> Table[Reject]:
+        """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
+        run.say_reading(splits)
+        step = partial(gather, folder=self.engine.shelf("packs"))
+        packs, rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
+        self.take(packs)
+        self.engine.free("packs")
+        run.say("looking for paths and forks, log by log")
+        self.settle()
+        return rejects
+
+    def take(self, packs: Table[PackRow]) -> None:
+        """Make the segments of some packs."""
+        self.segments = self._segments(packs, self.engine.shelf("findings"))
+
+    def _segments(
+        self, packs: Table[PackRow], shelf: Path | None, at: Mapping[type[Row], Path] = NOWHERE
+    ) -> Table[SegmentRow]:
+        step = partial(segmented, signatures=self._signatures, keep=self._keep, folder=shelf)
+        together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self._signatures]))
+        if self._signatures is Signatures.STRICT:
+            (made,) = together.keep(step, SegmentRow, at=at)
+            return made
+        made, unsure = together.keep(step, SegmentRow, UnsureRow)
+        return self._settled(made, unsure, partial(vouched, folder=shelf), at)
+
+    def _settled(
+        self, made: Table[SegmentRow], unsure: Table[UnsureRow], step: Step, at: Mapping[type[Row], Path]
+    ) -> Table[SegmentRow]:
+        """The segments, with those judged again whose entries a higher segment of the log vouches for."""
+        if unsure.is_empty:
+            return made
+        (settled,) = made.among(unsure, LOG).spread(LOG, ("-low",)).keep(step, SegmentRow, at=at)
+        return made.without(unsure, LOG).union(settled)
+
+    def settle(self) -> None:
+        """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
+        self.outcomes = self._merged(self.segments.select(SummaryRow))
+
+    def _merged(self, summaries: Table[SummaryRow]) -> Table[OutcomeRow]:
+        (made,) = summaries.spread(LOG, ("low",), self._tasks(_MERGED_BYTES)).keep(merge_logs, OutcomeRow)
+        return made
+
+    def _tasks(self, of_bytes: int) -> int | None:
+        """How many tasks a step needs if each does this many bytes of the inputs."""
+        return None if self._size is None else min(max(_FEWEST_TASKS, self._size // of_bytes), _MOST_TASKS)
+
+    def judged(self) -> Table[JudgedRow]:
+        """The segments whose verdicts are new or may have changed."""
+        return self.segments.join(self.outcomes, SEGMENT, JudgedRow)
+
+    def pronounce(self, folder: Path, step: Step = pronounced, table: type[Row] = Verdict) -> dict[str, int]:
+        """Write the verdicts into a new folder; the counts of all verdicts, and how many logs are forked.
+
+        ``step`` makes rows of ``table`` of them, and ``CountsRow``.
+        """
+        _, counts = self.judged().keep(step, table, CountsRow, at={table: folder})
+        return self._totals(counts)
+
+    def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
+        return {**sums(counts), "forks": forked_logs(self.outcomes)}
+
+    def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:
+        """The segments, with entries, among which are those of all forked logs, and their outcomes."""
+        return self.segments, self.outcomes
+
+
+def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
+    """The sums of some columns of a kept table."""
+    found = dict.fromkeys(names, 0)
+    for batch in table.batches(*names):
+        for name in names:
+            found[name] += int(compute.sum(batch.column(name)).as_py() or 0)
+    return found
+
+
+def forked_logs(table: Table[Any]) -> int:
+    """How many forked logs a kept table with the columns ``author``, ``log`` and ``forked_at`` has."""
+    found: set[tuple[bytes, int]] = set()
+    for batch in table.batches(*LOG, "forked_at"):
+        forked = batch.filter(batch.column("forked_at").is_valid())
+        found.update(zip(*(forked.column(name).to_pylist() for name in LOG), strict=True))
+    return len(found)

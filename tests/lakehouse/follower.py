@@ -1,0 +1,63 @@
+"""What ``test_kills`` kills: two streams into two Delta tables, one of a live peer and one of a folder.
+
+Each is what stands on the page. It says ``ready`` when Spark has started, waits for a line, and then prints how many
+rows its streams have read since, whenever that changes::
+
+    python -m tests.lakehouse.follower PEER FOLDER WORK
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+
+from culm.spark import session
+from tests.docs.pages import blocks
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark-stream.md"
+LOOK_SECONDS = 0.1  # between two looks at how far the streams are
+SLOW = "Python worker failed to connect back"  # Spark gives a process ten seconds to start, which is short on a busy
+# machine; whoever runs a stream starts it again then.
+
+
+def follow(source: str, work: Path) -> Any:
+    """Start the query of the page, from ``source``, with everything that it keeps below ``work``."""
+    (text,) = (block.text for block in blocks(PAGE) if 'format("delta")' in block.text)
+    page: dict[str, Any] = {"session": session("local[1]")}
+    exec(text.replace("culm://KEY@HOST:7979", source).replace("/srv", str(work)), page)
+    return page["query"]
+
+
+def main(peer: str, folder: str, work: str) -> None:
+    """Follow until killed. An error of a stream ends the program."""
+    session("local[1]")
+    say("ready")
+    sys.stdin.readline()
+    sources = {"live": peer, "drop": folder}
+    queries = {name: follow(source, Path(work) / name) for name, source in sources.items()}
+    told = -1
+    while True:
+        for name, query in queries.items():
+            try:
+                query.awaitTermination(LOOK_SECONDS)
+            except StreamingQueryException as error:
+                if SLOW not in str(error):
+                    raise
+                queries[name] = follow(sources[name], Path(work) / name)
+        rows = sum(progress["numInputRows"] for query in queries.values() for progress in query.recentProgress)
+        if rows != told:
+            told = rows
+            say(rows)
+
+
+def say(what: object) -> None:
+    """Print a line for the test."""
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

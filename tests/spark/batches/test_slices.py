@@ -1,0 +1,84 @@
+"""Bytes that lie in files beside the rows of Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from culm.spark.batches.fields import Fields, padded
+from culm.spark.batches.pack import Pack
+from culm.spark.batches.slices import Shelf, fetched
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_is_put_is_fetched(tmp_path: Path) -> None:
+    """Long bytes go into a file and a slip into the cell, short ones stay; both are fetched, also while one writes."""
+    short, long, longer = b"short", bytes(range(256)) * 40, bytes(100_000)
+    with Shelf(tmp_path / "new") as shelf:
+        cells = [shelf.put([short]), shelf.put([long[:7], memoryview(long)[7:]]), shelf.put([longer])]
+        assert [short, long, longer] == [fetched(cell) for cell in cells]
+        assert cells[0] == short
+        assert max(map(len, cells)) < 500
+    assert [short, long, longer] == [fetched(cell) for cell in cells]
+    assert 1 == len(list((tmp_path / "new").iterdir()))
+
+
+def test_without_a_folder_bytes_stay() -> None:
+    """Where there is no folder that all see, the cell holds everything."""
+    with Shelf(None) as shelf:
+        assert bytes(100_000) == shelf.put([bytes(50_000), bytes(50_000)])
+
+
+def test_tasks_do_not_meet(tmp_path: Path) -> None:
+    """What runs twice writes twice: no task touches the file of another; one that has nothing long writes none."""
+    with Shelf(tmp_path) as one, Shelf(tmp_path) as other, Shelf(tmp_path) as idle:
+        cells = [shelf.put([bytes([number]) * 9999]) for number, shelf in enumerate((one, other))]
+        idle.put([b""])
+    assert [bytes(9999), b"\x01" * 9999] == [fetched(cell) for cell in cells]
+    assert 2 == len(list(tmp_path.iterdir()))
+
+
+def test_what_is_gone_is_an_error(tmp_path: Path) -> None:
+    """A file that was cut or removed fails the task, and never gives other bytes."""
+    with Shelf(tmp_path) as shelf:
+        cell = shelf.put([bytes(9999)])
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(bytes(9998))
+    with pytest.raises(OSError, match="the file is shorter"):
+        fetched(cell)
+    file.unlink()
+    with pytest.raises(FileNotFoundError):
+        fetched(cell)
+
+
+def _pack(entries: list[bytes]) -> Pack:
+    end = np.cumsum([len(data) for data in entries])
+    fields = Fields.decode(padded(*entries), np.append(0, end[:-1]), end)
+    return Pack.of_entries(fields, np.arange(len(entries), dtype=np.int8))
+
+
+def _columns(fields: Fields | None) -> list[object]:
+    assert fields is not None
+    names = ("good", "is_end", "log_id", "seq", "target", "size")
+    places = (fields.lipmaalink, fields.backlink, fields.payload_hash)
+    digests = [[bytes(fields.data[at : at + 64]) if at >= 0 else None for at in place] for place in places]
+    return [*(getattr(fields, name).tolist() for name in names), *digests]
+
+
+def test_packs_carry_what_was_decoded() -> None:
+    """Encoded, joined and chosen from, a pack has the fields that its records decode to."""
+    entries = [entry.encoded for entry in build_log(60).entries]
+    whole = _pack(entries)
+    assert _columns(whole.fields) == _columns(Pack.decode(b"".join(whole.parts())).fields)
+    assert Pack.decode(whole.encode()).fields is None
+    rows = [5, 3, 59, 0]
+    both = Pack.joined([whole.take(np.arange(30, 60)), Pack.decode(b"".join(whole.take(np.array(rows)).parts()))])
+    expected = [*entries[30:], *(entries[row] for row in rows)]
+    assert expected == [both.record(row) for row in range(len(both))]
+    assert _columns(_pack(expected).fields) == _columns(both.fields)
+    assert Pack.joined([whole, Pack.of_record(entries[0], 0)]).fields is None

@@ -1,0 +1,112 @@
+"""Cutting large bundles: each record is read once, damage is told as if nobody had cut, payloads do not mislead."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+
+from culm.spark.reading import borders as module
+from culm.spark.reading import inputs
+from culm.spark.reading.borders import borders
+from culm.spark.reading.found import Found
+from culm.spark.reading.inputs import Part, Piece, plan
+from culm.spark.reading.scan import scan
+from culm.store.files import BundleWriter
+from culm.testing import build_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def bundle() -> bytes:
+    """A bundle in which some entries have a payload, and one payload is a bundle in itself."""
+    log = build_log(60)
+    stream, inner = io.BytesIO(), io.BytesIO()
+    decoy = BundleWriter(inner)
+    for entry in log.entries:
+        decoy.entry(entry)
+    decoy.close()
+    last = log.append(inner.getvalue())
+    writer = BundleWriter(stream)
+    for entry in log.entries:
+        writer.entry(entry)
+        if entry.seq % 3 or entry == last:
+            data = log.payloads[entry.hash]
+            writer.payload(entry.place, len(data), [data])
+    for entry in log.entries[:20]:
+        writer.entry(entry)
+    writer.close()
+    return stream.getvalue()
+
+
+@pytest.fixture(params=[50, 1000, 10**6])
+def small_chunks(request: pytest.FixtureRequest) -> object:
+    """Small bundles are cut, and read in chunks of some bytes."""
+    with (
+        mock.patch.object(module, "_CHUNK", request.param),
+        mock.patch.object(inputs, "_CUT_HERE", 10),
+        mock.patch.object(inputs, "_SPLIT_BYTES", 2000),
+    ):
+        yield
+
+
+def uncut(path: Path) -> list[Found]:
+    """All rows of a file, read in one piece."""
+    return list(scan(Piece(str(path), Part.FILE, 0, 0)))
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_each_record_is_read_once(tmp_path: Path) -> None:
+    """The pieces together give the rows of the whole, an entry and its payload in one row; each has its share."""
+    path = tmp_path / "a.bundle"
+    path.write_bytes(bundle())
+    pieces = [piece for split in plan([path]) for piece in split]
+    assert 5 < len(pieces)
+    assert uncut(path) == [row for piece in pieces for row in scan(piece)]
+    assert len(bundle()) == sum(piece.size for piece in pieces)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1],  # cut inside the checksum
+        lambda data: data[:-40],  # without the end
+        lambda data: data[: len(data) // 2],
+        lambda data: data + b"x",  # bytes follow
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # another checksum
+        lambda data: data[:-40] + b"\x04\x00" + data[-40:],  # an unknown type
+        lambda data: data[:-34] + b"\x01\xf8\x01" + data[-34:],  # a length that could be shorter
+        lambda data: data[:-34] + b"\x01\xff" + b"\xff" * 8 + data[-34:],  # a length beyond the file
+    ],
+    ids=range(8),
+)
+def test_damage_is_told_as_without_cuts(tmp_path: Path, damage: object) -> None:
+    """A damaged bundle gives the same rows and the same reject in pieces as in one."""
+    path = tmp_path / "a.bundle"
+    path.write_bytes(damage(bundle()))  # type: ignore[operator]
+    expected = uncut(path)
+    assert expected[-1].reason
+    assert expected == [row for split in plan([path]) for piece in split for row in scan(piece)]
+
+
+def test_only_bundles_are_cut() -> None:
+    """A plain export can only be read from its beginning."""
+    log = build_log(30)
+    plain = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries)
+    assert ([0], b"") == borders(io.BytesIO(plain), 100)
+
+
+def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
+    """A bundle of 1 GiB is cut into at least 30 tasks, without reading what its frames hold into memory at once."""
+    whole, path = bundle(), tmp_path / "large.bundle"
+    frames = whole[12:-34]
+    with path.open("wb") as stream:
+        stream.write(whole[:12])
+        for _ in range(2**26 // len(frames)):
+            stream.write(frames)
+    with mock.patch.object(inputs, "_CUT_HERE", 2**20), mock.patch.object(inputs, "_SPLIT_BYTES", 2**21):
+        assert 30 <= len(plan([path]))  # the sizes of a bundle of 1 GiB, divided by 16

@@ -18,6 +18,7 @@ from pathlib import Path
 
 _NAMES = ".culm-*.part"
 _ATTEMPTS = 100  # Names have 32 random bits, so a second attempt is rare; the bound ends a loop that never succeeds.
+_PIPES_OF_THE_SHELL = (Path("/proc"), Path("/dev/fd"))  # On Linux the second is a link into the first.
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def replace_text(target: Path, text: str, mode: int = 0o666) -> None:
 
 def is_named_pipe(path: Path) -> bool:
     """Whether opening ``path`` could wait for a writer for ever. The shell's pipes, ``<(command)``, have theirs."""
-    return path.is_fifo() and not any(of_shell in path.resolve().parents for of_shell in _OF_THE_SHELL)
+    return path.is_fifo() and not any(folder in path.resolve().parents for folder in _PIPES_OF_THE_SHELL)
 
 
 def sync(path: Path) -> None:

@@ -36,7 +36,7 @@ def loaded_by(home: Path, *arguments: str) -> set[str]:
 def test_the_table_is_enough_for_the_words(tmp_path: Path, call: list[str]) -> None:
     """The version, the help of a group and the answer to a mistyped command import no command and no store."""
     ours = {name for name in loaded_by(tmp_path, *call) if name.partition(".")[0] == "culm"}
-    assert {"culm", "culm.cli", "culm.cli.command", "culm.cli.table", "culm.errors"} == ours
+    assert {"culm", "culm.cli", "culm.cli.command", "culm.cli.table", "culm.errors", "culm.native"} == ours
 
 
 @pytest.mark.parametrize("call", [["init"], ["logs"], ["append", "0", "--text", "x"], ["show", f"{64 * '0'}/0"]])

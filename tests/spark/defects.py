@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity, lipmaa, path, yamf_hash
-from culm.spark import payload as states
+from culm.spark.batches import payload as states
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.testing import LogBuilder, tampered

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.spark import reading
-from culm.spark.gather import PackRow, Reject, gather
-from culm.spark.here import Here, HereTable, rows_of
-from culm.spark.segment import Signatures
-from culm.spark.steps import pronounced
-from culm.spark.verdicts import Verdict
-from culm.spark.verify import Verification
+from culm.spark.reading.found import EntryRow
+from culm.spark.runtime.columns import batch_of
+from culm.spark.runtime.here import Here, HereTable, rows_of
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.gather import PackRow, Reject, gather
+from culm.spark.verification.steps import pronounced
+from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verify import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
-Found = tuple[str | None, int | None, bytes | None, str | None, bytes | None, str | None]
-"""A row that was read."""
-
-
-def found_rows(encoded: Iterable[bytes]) -> list[Found]:
+def found_rows(encoded: Iterable[bytes]) -> list[EntryRow]:
     """Entries as rows that were read."""
-    return [("here", at, data, None, None, None) for at, data in enumerate(encoded)]
+    return [EntryRow("here", at, data, None, None, None) for at, data in enumerate(encoded)]
 
 
-def packed(rows: Iterable[Found]) -> list[PackRow | Reject]:
+def packed(rows: Sequence[EntryRow]) -> list[PackRow | Reject]:
     """What the first step makes of rows that were read."""
-    return list(gather(reading.FOUND.batches(rows)))
+    return list(gather([batch_of(EntryRow, rows)] if rows else []))
 
 
-def verified(rows: Iterable[Found], signatures: Signatures = Signatures.STRICT, *, keep: bool = False) -> Verification:
+def verified(
+    rows: Sequence[EntryRow], signatures: Signatures = Signatures.STRICT, *, keep: bool = False
+) -> Verification:
     """The verification of rows that were read, in any order."""
     found = Verification(Here(), signatures, keep=keep)
     found.take(HereTable(PackRow, [row for row in packed(rows) if isinstance(row, PackRow)]))
@@ -38,7 +37,7 @@ def verified(rows: Iterable[Found], signatures: Signatures = Signatures.STRICT, 
     return found
 
 
-def verdicts(rows: Iterable[Found], signatures: Signatures = Signatures.STRICT) -> dict[bytes, Verdict]:
+def verdicts(rows: Sequence[EntryRow], signatures: Signatures = Signatures.STRICT) -> dict[bytes, Verdict]:
     """All steps together: the verdicts on rows as they were read, by entry hash."""
     found = list(rows_of(verified(rows, signatures).judged().map(pronounced, Verdict)))
     by_hash = {row.entry_hash: row for row in found}

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
-from culm.spark.payload import STATES
+from culm.spark.batches.payload import STATES
 from culm.spark.report.numbers import LogNumbers, Totals
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import path, spine
 from culm.ranges import Range
-from culm.spark import pack
-from culm.spark.here import HereTable, rows_of
+from culm.spark.batches import pack
+from culm.spark.runtime.here import HereTable, rows_of
 from culm.spark.select import gaps as select_gaps
 from culm.spark.select import held as select_held
 from culm.spark.select import items as select_items
@@ -24,10 +24,10 @@ from tests.spark import local
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from culm.bamboo import Entry
-    from tests.spark.local import Found
+    from culm.spark.reading.found import EntryRow
 
 Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
@@ -130,7 +130,7 @@ def wanted_of(items: list[dict[str, Any]]) -> Wanted:
 class Selected:
     """What the steps make of entries and requests, in this process."""
 
-    def __init__(self, found: Iterable[Found], requests: Iterable[Given]) -> None:
+    def __init__(self, found: Sequence[EntryRow], requests: Iterable[Given]) -> None:
         self._selecting = Selecting(local.verified(found, keep=True), HereTable(Given, list(requests)), {})
         self.rejects = list(rows_of(self._selecting.refused))
         items = self._selecting.together().map(chosen, Item, columnar=True)

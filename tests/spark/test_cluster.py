@@ -14,7 +14,7 @@ import pytest
 
 from bench.sparkcluster import Cluster, descendants, free_port, listens, spark_environment, spark_home, wait_for
 from culm.testing import build_log
-from tests.spark.random_logs import RandomLogs
+from tests.spark.ways import draw, in_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,12 +52,12 @@ def rows(output: Path) -> list[str]:
 
 def test_the_same_on_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     """On two workers the verdicts are those that are found in one process."""
-    inputs = RandomLogs(seed=3, count=40).write(tmp_path)
+    drawn = draw(tmp_path, 40)
     here, there = tmp_path / "here", tmp_path / "there"
-    alone = finished(verify(None, inputs, here))
-    spread = finished(verify(cluster.url, inputs, there, "--forks"))
+    alone = finished(verify(None, drawn.inputs, here))
+    spread = finished(verify(cluster.url, drawn.inputs, there, "--forks"))
     assert {**alone, "seconds": 0} == {**spread, "seconds": 0}
-    assert rows(here) == rows(there)
+    assert in_folder(drawn, there) == drawn.strict
 
 
 def test_a_worker_dies(cluster: Cluster, tmp_path: Path) -> None:
@@ -92,9 +92,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 def test_through_connect(tmp_path: Path) -> None:
     """A client of a Spark Connect server, which has no Java of its own, gets the same verdicts."""
     pytest.importorskip("grpc")
-    inputs = RandomLogs(seed=4, count=20).write(tmp_path)
-    here, there = tmp_path / "here", tmp_path / "there"
-    alone = finished(verify(None, inputs, here))
+    drawn, there = draw(tmp_path, 20), tmp_path / "there"
     port = free_port()
     environment = spark_environment(SPARK_LOG_DIR=str(tmp_path / "logs"), SPARK_PID_DIR=str(tmp_path))
     settings = ["--conf", f"spark.connect.grpc.binding.port={port}", "--conf", "spark.ui.enabled=false"]
@@ -105,9 +103,8 @@ def test_through_connect(tmp_path: Path) -> None:
         )
         try:
             wait_for(lambda: listens(port))
-            spread = finished(verify(f"sc://127.0.0.1:{port}", inputs, there, "--forks"))
+            finished(verify(f"sc://127.0.0.1:{port}", drawn.inputs, there, "--forks"))
         finally:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-    assert {**alone, "seconds": 0} == {**spread, "seconds": 0}
-    assert rows(here) == rows(there)
+    assert in_folder(drawn, there) == drawn.strict

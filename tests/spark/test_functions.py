@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.spark import register
+from culm.errors import ConfigError
+from culm.spark import function, register
 from culm.testing import build_log
 from culm.wire.places import author_text
 
@@ -76,3 +77,13 @@ def test_what_is_no_range(sql: SparkSession, text: str) -> None:
     """A text that is no range, or depends on each log, is an error."""
     with pytest.raises(Exception, match="range"):
         values(sql, f"SELECT culm_in_range('{text}', id) FROM entries")
+
+
+def test_functions_of_columns(sql: SparkSession) -> None:
+    """Without SQL they take columns; a name that is none of theirs is an error."""
+    entry = build_log(4).entries[3]
+    found = sql.table("entries").where("id < 3").orderBy("id")
+    rows = found.select(function("culm_is_signed")("encoded"), function("culm_decode")("encoded").getField("author"))
+    assert [(True, entry.author), (False, entry.author)] == [tuple(row) for row in rows.collect()]
+    with pytest.raises(ConfigError, match="culm_nothing"):
+        function("culm_nothing")

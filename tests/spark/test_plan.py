@@ -520,7 +520,9 @@ def test_the_command(spark: SparkSession, tmp_path: Path, capsys: pytest.Capture
     arguments = make_parser().parse_args([*call, "--buckets=4", "--json"])
     assert 0 == arguments.run(arguments)
     summary = json.loads(capsys.readouterr().out)
-    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    written = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert "plan" == written.pop("made")["command"]
+    assert summary == written
     assert (9 * 1300, 1) == (summary["bytes"], summary["unserved"])
     assert 9 * 1300 / 20000 == summary["load"] == summary["load_bound"]
     assert 9 * 1300 * 1.5 == summary["cost"] == summary["cost_bound"]

@@ -21,8 +21,6 @@ from markupsafe import escape
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
 from culm.spark import report, run
-from culm.spark import shell as verify_shell
-from culm.spark.columns import Columns
 from culm.spark.report import job as report_job
 from culm.spark.report.coverage import CELLS
 from culm.spark.report.numbers import (
@@ -31,7 +29,9 @@ from culm.spark.report.numbers import (
     LogNumbers,
 )
 from culm.spark.report.view import short, shown
-from culm.spark.verdicts import Verdict
+from culm.spark.runtime import columns, shell
+from culm.spark.verification.gather import Reject
+from culm.spark.verification.verdicts import Verdict
 from culm.store.files import BundleWriter
 from culm.wire.base62 import encode_base62
 from tests.spark import report_oracle as oracle
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 # One test waits for a verification and a report: some 40 s, and more where others work beside it.
 pytestmark = pytest.mark.timeout(400)
-
-REJECTS = Columns(source="STRING", offset="BIGINT", reason="STRING")
 
 
 @dataclass
@@ -86,9 +84,9 @@ def add_rows(folder: Path, rows: Sequence[Mapping[str, Any]], rejects: Sequence[
 
     The file of verdicts is one of an earlier version, without the column ``certified``.
     """
-    for name, columns, given_rows in (("verdicts", Columns.of(Verdict), rows), ("rejects", REJECTS, rejects)):
+    for name, table, given_rows in (("verdicts", Verdict, rows), ("rejects", Reject, rejects)):
         (folder / name).mkdir(parents=True, exist_ok=True)
-        schema = pa.schema([(column, kind) for column, kind in columns.arrow.items() if column != "certified"])
+        schema = pa.schema([field for field in columns.schema(table) if field.name != "certified"])
         arrays = [pa.array([row.get(field.name) for row in given_rows], field.type) for field in schema]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / name / "more.parquet")
     stages = [{"name": HOSTILE, "seconds": 1.5, "cpu_seconds": 3}, {"name": "b"}, "no stage"]
@@ -136,8 +134,7 @@ def many_rows() -> Iterator[dict[str, Any]]:
 def without_spark() -> Iterator[None]:
     """What runs meanwhile runs in this process, though a session may be active."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (verify_shell, report_job):
-            patch.setattr(module, "is_running", lambda: False)
+        patch.setattr(shell, "is_running", lambda: False)
         yield
 
 
@@ -192,7 +189,9 @@ class TestNumbers:
         assert made.logs == rows
         totals = oracle.totals(made.logs, len(made.rejects))
         assert {name: getattr(totals, name) for name in totals.__slots__}.items() <= made.report.as_dict().items()
-        assert made.report.as_dict() == json.loads((made.output / "summary.json").read_text())
+        summary = json.loads((made.output / "summary.json").read_text())
+        assert ("report", {"logs": 40}) == (summary["made"]["command"], summary.pop("made")["mode"])
+        assert made.report.as_dict() == summary
         of_author: defaultdict[bytes, list[LogNumbers]] = defaultdict(list)
         for log in made.logs.values():
             of_author[log.author].append(log)
@@ -540,8 +539,8 @@ def test_large_results_go_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """Too many entries for this process, or a master that is named: Spark counts."""
     results = tmp_path / "verified"
     add_rows(results, [verdict(bytes(32), 0, 1)])
-    monkeypatch.setattr(report_job, "is_running", lambda: False)
-    monkeypatch.setattr(report_job, "running", mock.Mock(side_effect=CulmError("Spark")))
+    monkeypatch.setattr(shell, "is_running", lambda: False)
+    monkeypatch.setattr(shell, "running", mock.Mock(side_effect=CulmError("Spark")))
     with pytest.raises(CulmError, match="Spark"):
         report.run(str(results), tmp_path / "report", master="local[1]")
     monkeypatch.setattr(report_job, "SMALL_ENTRIES", 0)
@@ -552,7 +551,7 @@ def test_large_results_go_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_what_cannot_work_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders that are no results, outputs that are there, and numbers of logs out of range."""
-    monkeypatch.setattr("culm.spark.report.job.running", None)
+    monkeypatch.setattr(shell, "running", None)
     results = tmp_path / "verified"
     add_rows(results, [])
     with pytest.raises(ConfigError, match="there is no verdicts"):

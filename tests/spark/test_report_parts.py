@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from culm.bamboo import MAX_U64
-from culm.spark.columns import Columns
-from culm.spark.payload import STATES
-from culm.spark.report import engines
+from culm.spark.batches.payload import STATES
+from culm.spark.report import portions as portioning
 from culm.spark.report.counts import completeness, cost, growth, lengths
 from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
 from culm.spark.report.numbers import (
@@ -28,9 +27,10 @@ from culm.spark.report.numbers import (
     RejectNumbers,
 )
 from culm.spark.report.page import page
-from culm.spark.report.stretches import STRETCHES, magnitude, magnitudes, stretches
+from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.report.view import LogView, pieces, portions, share, short, shown
-from culm.spark.verdicts import VERDICTS, Verdict
+from culm.spark.runtime import columns
+from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict
 
@@ -48,10 +48,10 @@ def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
     found = coverage({(row["author"], row["log_id"]) for row in rows})(stretches(table))
-    return engines.typed(found.to_pylist(), CoverageNumbers)
+    return list(columns.rows(CoverageNumbers, found.to_batches()))
 
 
-READ = pa.schema([(name, kind) for name, kind in Columns.of(Verdict).arrow.items() if name in verdict(b"", 0, 1)])
+READ = pa.schema([field for field in columns.schema(Verdict) if field.name in verdict(b"", 0, 1)])
 NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, MAX_U64), st.integers(0, 63).map(lambda power: 2**power))
 
 
@@ -90,10 +90,10 @@ ENTRIES = st.fixed_dictionaries(
 @given(st.lists(ENTRIES, max_size=60), st.integers(1, 5))
 def test_stretches_are_all_that_is_needed(rows: list[dict[str, Any]], parts: int) -> None:
     """In whatever order rows come, and in however many portions, the logs are those of plain Python over the rows."""
-    portions = [pa.Table.from_pylist(rows[part::parts], READ) for part in range(parts)]
-    found = pa.concat_tables([stretches(portion).cast(STRETCHES.schema) for portion in portions])
+    parted = [pa.Table.from_pylist(rows[part::parts], READ) for part in range(parts)]
+    found = pa.concat_tables([stretches(portion).cast(columns.schema(Stretch)) for portion in parted])
     whole = found.sort_by([("author", "ascending"), ("log", "ascending")]).combine_chunks()
-    made = engines.typed(logs(whole).to_pylist(), LogNumbers)
+    made = list(columns.rows(LogNumbers, logs(whole).to_batches()))
     of = oracle.by_log(rows)
     assert {log: oracle.log_numbers(log, of[log]) for log in of} == {log[:2]: log for log in made}
     assert len(rows) == sum(row["high"] - row["low"] + 1 for row in found.to_pylist())
@@ -118,11 +118,11 @@ def test_magnitudes(number: int) -> None:
 def test_spark_gives_steps_whole_logs(keys: list[tuple[int, int]], rows: int) -> None:
     """However rows come in batches, a portion has whole logs; none is lost, none comes twice."""
     keys.sort()
-    columns = {"author": [bytes([author]) for author, _ in keys], "log": [log for _, log in keys]}
-    table = pa.table({"author": pa.array(columns["author"], pa.binary()), "log": pa.array(columns["log"], pa.int64())})
-    with mock.patch.object(engines, "_STEP_ROWS", rows):
-        found = list(engines._whole_logs(table.to_batches(max_chunksize=3)))
-    assert columns == (pa.Table.from_batches(found, table.schema)).to_pydict()
+    given = {"author": [bytes([author]) for author, _ in keys], "log": [log for _, log in keys]}
+    table = pa.table({"author": pa.array(given["author"], pa.binary()), "log": pa.array(given["log"], pa.int64())})
+    with mock.patch.object(portioning, "_STEP_ROWS", rows):
+        found = list(portioning._whole_logs(table.to_batches(max_chunksize=3)))
+    assert given == (pa.Table.from_batches(found, table.schema)).to_pydict()
     ends = [(batch.slice(at, 1).to_pylist()[0]) for batch in found for at in (0, len(batch) - 1)]
     assert all(before != after for before, after in zip(ends[1::2], ends[2::2], strict=False))
 

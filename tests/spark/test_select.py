@@ -18,8 +18,10 @@ from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
 from culm.cli.command import make_parser
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
-from culm.spark import gather, payload_places, reading
-from culm.spark.payload_places import PLACES, Payloads, placed
+from culm.spark.reading import payload_places
+from culm.spark.reading.found import EntryRow
+from culm.spark.reading.payload_places import Payloads, places_of
+from culm.spark.runtime.columns import batch_of
 from culm.spark.select import items as select_items
 from culm.spark.select import places as select_places
 from culm.spark.select import select_entries
@@ -27,6 +29,7 @@ from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
 from culm.spark.select.gaps import REASONS
 from culm.spark.select.requests import Given
+from culm.spark.verification import gather
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.testing import LogBuilder, build_log
@@ -35,7 +38,7 @@ from tests.bamboo import oracle
 from tests.spark import local, selecting
 from tests.spark.random_logs import RandomLogs
 from tests.spark.selecting import Request, Selected, Wanted, expected, given, numbers_of, random_range
-from tests.spark.test_steps import rows_of
+from tests.spark.verification.test_steps import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,7 +110,7 @@ def test_random_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int)
 def test_any_number_of_pieces_at_once(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
     """The items do not depend on how many pieces are laid out at once, nor on where batches end."""
     monkeypatch.setattr(select_items, "_PAIRS", pairs)
-    monkeypatch.setattr("culm.spark.columns.BATCH_ROWS", 7)
+    monkeypatch.setattr("culm.spark.runtime.columns.BATCH_ROWS", 7)
     draw, log = random.Random(pairs), build_log(40)
     author, log_id = log.identity.public, log.log_id
     requests = [(draw.choice("abcdefgh"), author, log_id, random_range(draw, 40)) for _ in range(200)]
@@ -418,8 +421,8 @@ class TestPayloads:
                     write(store, [log.entries[0].log], stream, *([print] if name == "plain" else []))
         found: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
         inputs = [str(tmp_path / name) for name in ("plain", "bundle", "store")]
-        for payload_hash, *place in PLACES.rows(placed(reading.FOUND.batches(rows_of(inputs)))):
-            found[payload_hash].append((place[0], place[1]))
+        for place in places_of([batch_of(EntryRow, rows_of(inputs))]):
+            found[place.payload_hash].append((place.source, place.offset))
         return found
 
     def test_every_source(self, log: LogBuilder, places: dict[bytes, list[tuple[str, int]]]) -> None:

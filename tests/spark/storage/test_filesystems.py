@@ -10,7 +10,7 @@ import fsspec
 import pytest
 
 from culm.errors import ConfigError
-from culm.spark.inputs import plan
+from culm.spark.reading.inputs import plan
 from culm.spark.storage import filesystems, located, settings_here
 from culm.spark.storage.filesystems import filesystem, said
 

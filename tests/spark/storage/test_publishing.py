@@ -15,7 +15,7 @@ from pyarrow import fs, parquet
 
 from culm.cli import main
 from culm.errors import ConfigError
-from culm.spark.folders import check_not_inside, check_output, whole_folder
+from culm.spark.runtime.folders import check_not_inside, check_output, whole_folder
 from culm.spark.storage import Location, publishing, target
 from culm.testing import build_log
 

@@ -59,6 +59,7 @@ _VARIABLE = (
     (r"[0-9A-Za-z]{43}(?![0-9A-Za-z])", r"[0-9A-Za-z]{43}"),
     (r"[0-9a-f]{16,}", r"[0-9a-f]{16,}"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?", r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?"),
+    (r"no native core\b", r"(?:no native core(?: \(CULM_NATIVE=off\))?|native core \d+\.\d+\.\d+)"),
     (r"\d+ MiB free of \d+", r"\d+ MiB free of \d+"),
     (r"\d+(?:\.\d)? (?:B|[KMG]iB)\b", r"\d+(?:\.\d)? (?:B|[KMG]iB)\b"),
     (r"\d+\.\d+ s\b", r"\d+\.\d+ s\b"),

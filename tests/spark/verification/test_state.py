@@ -6,6 +6,7 @@ import json
 import random
 from functools import partial
 from itertools import permutations
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -220,6 +221,19 @@ def test_runs_with_spark_and_without(spark: SparkSession, tmp_path: Path, monkey
     parts.check()
     spark_says = State.open(tmp_path / "state", Signatures.STRICT).verdicts(spark).collect()
     assert known(tmp_path / "state", "all") == by_hash([row.asDict() for row in spark_says])
+
+
+@pytest.mark.spark
+def test_a_state_made_anew_at_its_place(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that has read a state reads what is there now, not what it kept of the state that was there before."""
+    monkeypatch.setattr(shell, "is_running", lambda: False)
+    for seed in (1, 2):
+        log = build_log(3, seed=seed)
+        made = bundle(tmp_path / "logs", log.items())
+        run([made], tmp_path / "out", state=tmp_path / "state", overwrite=True)
+        found = State.open(tmp_path / "state").verdicts(spark).collect()
+        assert {entry.hash for entry in log.entries} == {row.entry_hash for row in found}
+        rmtree(tmp_path / "state")
 
 
 class TestFolders:

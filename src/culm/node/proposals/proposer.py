@@ -531,7 +531,7 @@ class Proposer:
     def _is_behind_ours(self, proposal: Proposal) -> bool:
         """Whether a proposal names only entries behind all that we hold of its log.
 
-        Where we want nothing of the log, neither side would send anything then, and a fork below would never show.
+        Where we want no entry of the log, neither side would send anything then, and a fork below would never show.
         """
         extent = self.source.lookup(proposal.log).entry_extent()
         return extent is not None and extent[1] < (outer_seq(proposal) or 0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -19,6 +20,7 @@ from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
 from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
+_numbers = count()  # Of tables that Spark keeps.
 
 
 class SparkTable(Table[R]):
@@ -106,6 +108,10 @@ class SparkTable(Table[R]):
         return self._place is not None and not count_rows(self._place)
 
 
+def _numbered(_: int, work: Work, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
+    return work(found)
+
+
 def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
     """Columns of these SQL types; one that is neither there nor given is null. ``given``: see ``Table.select``."""
     there = set(frame.columns)
@@ -160,7 +166,12 @@ class OnSpark(Engine):
         return [self.stored(place, table) for table, place in places.items()]
 
     def _kept_by_spark(self, frame: DataFrame, work: Work, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
-        """The same without a folder. Several tables are columns side by side, so that the work is done once."""
+        """The same without a folder. Several tables are columns side by side, so that the work is done once.
+
+        Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even
+        if other files are there by now. So no two kept tables have equal plans: the work carries a number of its own.
+        """
+        work = partial(_numbered, next(_numbers), work)
         if len(into) == 1:
             one = self.made(frame, work, into[0])
             return [SparkTable(self, one.table, one.frame.persist(StorageLevel.DISK_ONLY))]

@@ -3,7 +3,8 @@
 #   make test PYTEST_ARGS=tests/bamboo   only some tests
 
 PYTHON ?= python3
-PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup
+# A process that dies ends the run: with groups, pytest-xdist 3.8 waits for ever for the process in its place.
+PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup --max-worker-restart=0
 BENCH_ARGS ?=
 BASE ?=
 FUZZ_ARGS ?=

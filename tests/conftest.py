@@ -66,11 +66,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)  # before the names of groups are read
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what starts processes, and send all tests that need Spark to one process: they share its session."""
+    """Mark what starts processes, and send all tests that share a Spark session to one process.
+
+    Those that start sessions of their own go to another one, so that not all with Spark wait for each other.
+    """
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None:
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("sessions of their own"))
         if isinstance(item, pytest.Function) and quick.starts_processes(_functions(item)):
             item.add_marker(pytest.mark.subprocess)
     if config.getoption("quick"):

@@ -421,7 +421,7 @@ class TestPayloads:
                     write(store, [log.entries[0].log], stream, *([print] if name == "plain" else []))
         found: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
         inputs = [str(tmp_path / name) for name in ("plain", "bundle", "store")]
-        for place in places_of([batch_of(EntryRow, rows_of(inputs))]):
+        for place in places_of(batch_of(EntryRow, rows_of(inputs))):
             found[place.payload_hash].append((place.source, place.offset))
         return found
 

@@ -160,6 +160,7 @@ def test_columns(spark: SparkSession, store: Path) -> None:
     ("schema", "message"),
     [("author BINARY, nothing INT", "no column 'nothing'"), ("seqnum BIGINT", r"'seqnum' of format culm is DECIMAL")],
 )
+@pytest.mark.usefixtures("spark")
 def test_another_schema_is_refused(schema: str, message: str) -> None:
     """A schema that asks for other columns, or for other types, is refused on the driver."""
     source = CulmSource({"path": "nowhere"})

@@ -50,12 +50,13 @@ from culm.node.sharing.kept import KeptPeers
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
 from culm.node.sharing.wrong import WrongPayloads
+from culm.node.storage.appending import Appends
 from culm.node.storage.healing import Healing
 from culm.node.storage.source import StoreSource
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
-from culm.store import ToolStore
+from culm.store import Draft, ToolStore
 from culm.types import Buffer, Log
 
 _logger = logging.getLogger("culm.node")
@@ -100,6 +101,7 @@ class NodeService:
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
         self.worker = StoreWorker(store, config.surroundings)
+        self._appends = Appends(self.worker, store, self._tell_sessions)
         store.receive_in(config.clump, self._own)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -162,11 +164,15 @@ class NodeService:
         is_end: bool = False,
         continue_here: bool = False,
     ) -> Entry:
-        """Publish the next entry of the identity's log, and offer it to the peers at once. See ``Store.append``."""
+        """Publish an entry whose payload comes in pieces, and offer it to the peers at once. See ``Store.append``."""
         append = self.worker.store.append
         entry = await self.worker.run(append, identity, log_id, payload, is_end=is_end, continue_here=continue_here)
         self._tell_sessions()
         return entry
+
+    async def append_draft(self, draft: Draft) -> list[Entry]:
+        """Publish entries whose payloads are at hand, together with what others append meanwhile. See ``Appends``."""
+        return await self._appends.append(draft)
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices, also in the open sessions.

@@ -22,6 +22,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     schema: tables, states, and the conditions that name them
 """
 
+from culm.store.append import Draft
 from culm.store.payloads.sink import PayloadSink
 from culm.store.schema import PayloadState, State
 from culm.store.sqlite import ReadableStore, SQLiteStore, Store, ToolStore
@@ -42,6 +43,7 @@ from culm.types import Log
 
 __all__ = [
     "BEGINNING",
+    "Draft",
     "ImportReport",
     "Log",
     "LogSummary",

@@ -9,17 +9,43 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
-from culm.errors import AfterEndOfLog, ForkDetected, Place, StoreError, UnconfirmedLog
+from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
+from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, UnconfirmedLog
 from culm.store.confirming import confirm, is_confirmed
 from culm.store.database import Database
 from culm.store.logview import LogView
-from culm.store.payloads.pieces import write_stream
+from culm.store.payloads.pieces import write_payloads, write_stream
 from culm.store.rows import BYTES, next_change, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState
-from culm.types import Buffer
+from culm.types import Buffer, Log
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Entries that one author wants to publish in one log, one after the other: all of them, or none.
+
+    Each of the ``payloads`` is a whole one. ``is_end`` makes the last entry the end of the log. ``continue_here``: see
+    ``append``. ``ValueError`` for a number that no log has.
+    """
+
+    identity: Identity
+    log_id: int
+    payloads: Sequence[Buffer]
+    is_end: bool = False
+    continue_here: bool = False
+
+    def __post_init__(self) -> None:
+        _check_log_id(self.log_id)
+        if not self.payloads:
+            raise ValueError("a draft without a payload has no entry: give one, which may be empty")
+
+    @property
+    def log(self) -> Log:
+        """The log that takes the entries."""
+        return self.identity.public, self.log_id
 
 
 def append(
@@ -38,31 +64,84 @@ def append(
     because the author may then have signed newer entries than the store knows. ``UnconfirmedLog`` if that may be so
     because the author is marked; with ``continue_here`` the caller says that it is not, which confirms the log.
     """
-    if not 0 <= log_id <= MAX_U64:
-        raise ValueError(f"{log_id} is not a log id: those go from 0 to 2^64 - 1")
+    _check_log_id(log_id)
     with database.transaction() as connection:
         view = LogView(connection, (identity.public, log_id), next_change(connection))
-        seq = view.newest + 1
-        place = Place(identity.public, log_id, seq)
-        _check_may_append(connection, view, place)
-        if not is_confirmed(connection, (identity.public, log_id)):
-            if not continue_here:
-                raise UnconfirmedLog(place)
-            confirm(connection, (identity.public, log_id))
+        _check(connection, view, 1, continue_here=continue_here)
         entry_id = next_entry_id(connection)
         hasher = write_stream(database, entry_id, payload)
-        entry = identity.create_entry(
-            log_id=log_id,
-            seq=seq,
-            backlink=_hash_at(view, seq - 1),
-            lipmaalink=_hash_at(view, lipmaa(seq)),
-            size=hasher.size,
-            payload_hash=hasher.hash,
-            is_end=is_end,
-        )
+        entry = _sign(view, identity, hasher.size, hasher.hash, is_end=is_end)
         view.add(entry, entry_id, PayloadState.COMPLETE, hasher.size)
         view.flush()
     return entry
+
+
+def append_each(database: Database, drafts: Iterable[Draft]) -> list[list[Entry] | CulmError]:
+    """Sign and store the entries of all drafts, in one transaction; for each draft its entries.
+
+    Bringing a commit to the disk takes far longer than writing a small entry, so many that share one cost little more
+    than one alone. A draft that cannot be appended gets the error that ``append`` would raise, and the others are
+    stored all the same. What is raised here (a full disk, a locked store) concerns them all: none is stored then.
+    """
+    results: list[list[Entry] | CulmError] = []
+    views: dict[Log, LogView] = {}
+    stored: list[tuple[int, Buffer]] = []
+    with database.transaction() as connection:
+        change, entry_id = next_change(connection), next_entry_id(connection)
+        for draft in drafts:
+            view = views.get(draft.log)
+            if view is None:
+                view = views[draft.log] = LogView(connection, draft.log, change)
+            try:
+                _check(connection, view, len(draft.payloads), continue_here=draft.continue_here)
+            except CulmError as error:
+                results.append(error)
+                continue
+            entries: list[Entry] = []
+            for number, payload in enumerate(draft.payloads, 1):
+                is_end = draft.is_end and number == len(draft.payloads)
+                entry = _sign(view, draft.identity, len(payload), yamf_hash(payload), is_end=is_end)
+                view.add(entry, entry_id, PayloadState.COMPLETE, entry.size)
+                stored.append((entry_id, payload))
+                entries.append(entry)
+                entry_id += 1
+            results.append(entries)
+        for view in views.values():
+            if view.greatest:  # A log whose drafts were all refused may have no entry.
+                view.flush()
+        write_payloads(database, stored)
+    return results
+
+
+def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continue_here: bool) -> None:
+    """Raise an error unless the log takes ``count`` more entries; confirm it if the caller says so."""
+    place = Place(*view.log, view.newest + 1)
+    _check_may_append(connection, view, place)
+    for target in {view.newest, *map(lipmaa, range(place.seq, place.seq + count))}:
+        if target <= view.newest:
+            _hash_at(view, target)
+    if not is_confirmed(connection, view.log):
+        if not continue_here:
+            raise UnconfirmedLog(place)
+        confirm(connection, view.log)
+
+
+def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, is_end: bool) -> Entry:
+    seq = view.newest + 1
+    return identity.create_entry(
+        log_id=view.log[1],
+        seq=seq,
+        backlink=_hash_at(view, seq - 1),
+        lipmaalink=_hash_at(view, lipmaa(seq)),
+        size=size,
+        payload_hash=payload_hash,
+        is_end=is_end,
+    )
+
+
+def _check_log_id(log_id: int) -> None:
+    if not 0 <= log_id <= MAX_U64:
+        raise ValueError(f"{log_id} is not a log id: those go from 0 to 2^64 - 1")
 
 
 def _check_may_append(connection: sqlite3.Connection, view: LogView, place: Place) -> None:

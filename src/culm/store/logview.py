@@ -108,7 +108,7 @@ class LogView:
         )
         columns = ROW, _OPTIONAL, _OPTIONAL, AT, _OPTIONAL, _OPTIONAL, _OPTIONAL
         row = first_row(connection.execute(query, log_key(log)), *columns)
-        self._log = log
+        self.log = log
         row = row or (0, None, None, to_sql(0), None, None, None)
         self.id: int = row[0]  # 0: the log has no row yet.
         self.newest, self.greatest, self.contiguous = (optional_from_sql(stored) or 0 for stored in row[1:4])
@@ -166,7 +166,7 @@ class LogView:
     def _ensure_row(self) -> None:
         if not self.id:
             query = "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)"
-            cursor = self._db.execute(query, (*log_key(self._log), to_sql(0), self._change))
+            cursor = self._db.execute(query, (*log_key(self.log), to_sql(0), self._change))
             self.id = cursor.lastrowid or 0
 
     def _follows(self, entry: Entry) -> bool:

@@ -17,8 +17,17 @@ from typing import Self, TypeAlias
 
 from culm.bamboo import Entry, ForkProof, Identity, are_authentic, check_payload
 from culm.bamboo.yamf import yamf_hash
-from culm.errors import BadSignature, NotHeld, PayloadDamaged, PayloadMismatch, PayloadSizeMismatch, Place
+from culm.errors import (
+    BadSignature,
+    CulmError,
+    NotHeld,
+    PayloadDamaged,
+    PayloadMismatch,
+    PayloadSizeMismatch,
+    Place,
+)
 from culm.store import append, confirming, ingest, provenance, verify
+from culm.store.append import Draft
 from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.entries import EntryQueries, find_entry
@@ -158,6 +167,10 @@ class Store(ReadableStore):
     ) -> Entry:
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
         return append.append(self._database, identity, log_id, payload, is_end=is_end, continue_here=continue_here)
+
+    def append_each(self, drafts: Iterable[Draft]) -> list[list[Entry] | CulmError]:
+        """Publish the entries of many drafts with one wait for the disk; see ``culm.store.append``."""
+        return append.append_each(self._database, drafts)
 
     def unconfirm(self, author: bytes) -> None:
         """Mark an author whose logs may be longer elsewhere: the store is an old copy, or the key came from elsewhere.

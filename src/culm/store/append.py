@@ -76,7 +76,7 @@ def append(
     return entry
 
 
-def append_each(database: Database, drafts: Iterable[Draft]) -> list[list[Entry] | CulmError]:
+def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry] | CulmError]:
     """Sign and store the entries of all drafts, in one transaction; for each draft its entries.
 
     Bringing a commit to the disk takes far longer than writing a small entry, so many that share one cost little more
@@ -84,6 +84,8 @@ def append_each(database: Database, drafts: Iterable[Draft]) -> list[list[Entry]
     stored all the same. What is raised here (a full disk, a locked store) concerns them all: none is stored then.
     """
     results: list[list[Entry] | CulmError] = []
+    if not drafts:
+        return results
     views: dict[Log, LogView] = {}
     stored: list[tuple[int, Buffer]] = []
     with database.transaction() as connection:
@@ -118,7 +120,7 @@ def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continu
     place = Place(*view.log, view.newest + 1)
     _check_may_append(connection, view, place)
     for target in {view.newest, *map(lipmaa, range(place.seq, place.seq + count))}:
-        if target <= view.newest:
+        if target <= view.newest:  # Raise now, before the first of them is added.
             _hash_at(view, target)
     if not is_confirmed(connection, view.log):
         if not continue_here:

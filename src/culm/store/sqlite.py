@@ -10,7 +10,7 @@ Its calls are grouped by what their callers do, so that a signature says how muc
 """
 
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Self, TypeAlias
@@ -168,7 +168,7 @@ class Store(ReadableStore):
         """Publish the next entry of the identity's log; see ``culm.store.append``."""
         return append.append(self._database, identity, log_id, payload, is_end=is_end, continue_here=continue_here)
 
-    def append_each(self, drafts: Iterable[Draft]) -> list[list[Entry] | CulmError]:
+    def append_each(self, drafts: Sequence[Draft]) -> list[list[Entry] | CulmError]:
         """Publish the entries of many drafts with one wait for the disk; see ``culm.store.append``."""
         return append.append_each(self._database, drafts)
 

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from culm.bamboo import Entry
-from culm.errors import CulmError, StoreFull
+from culm.errors import CulmError, StoreError, StoreFull
 from culm.node.sharing.threads import Worker
 from culm.store import Draft, ToolStore
 
@@ -42,7 +42,8 @@ class Appends:
     async def append(self, draft: Draft) -> list[Entry]:
         """Publish a draft's entries; they are on the disk when this returns. See ``SQLiteStore.append_each``.
 
-        If the caller is cancelled before a transaction has taken the draft, nothing is appended.
+        If the caller is cancelled before a transaction has taken the draft, nothing is appended. The same if the node
+        stops before: ``StoreError`` says so.
         """
         future: asyncio.Future[list[Entry]] = asyncio.get_running_loop().create_future()
         self._waiting.append((draft, future))
@@ -53,9 +54,20 @@ class Appends:
             future.cancel()
 
     def _queue(self) -> None:
-        if not self._queued:
-            self._queued = True
+        if self._queued:
+            return
+        self._queued = True  # First: the thread may begin at once, and takes it back.
+        try:
             self._worker.submit(self._on_thread).add_done_callback(self._deliver)
+        except RuntimeError:  # The store is closed, or being closed.
+            self._queued = False
+            self._refuse()
+
+    def _refuse(self) -> None:
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(StoreError("nothing was appended: the node was closed before"))
 
     def _on_thread(self) -> list[tuple[asyncio.Future[list[Entry]], _Result]]:
         self._queued = False  # First: what is added from here on may be too late for this group.
@@ -92,15 +104,17 @@ class Appends:
 
     def _deliver(self, done: asyncio.Future[list[tuple[asyncio.Future[list[Entry]], _Result]]]) -> None:
         if done.cancelled():  # The store is being closed.
-            while self._waiting:
-                self._waiting.popleft()[1].cancel()
+            self._refuse()
             return
-        for future, result in done.result():
-            if not future.cancelled():
-                if isinstance(result, Exception):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
-        self._appended()
+        group = done.result()
+        for future, result in group:
+            if future.cancelled():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+        if group:
+            self._appended()
         if self._waiting:
             self._queue()

@@ -104,6 +104,7 @@ class Appends:
 
     def _deliver(self, done: asyncio.Future[list[tuple[asyncio.Future[list[Entry]], _Result]]]) -> None:
         if done.cancelled():  # The store is being closed.
+            self._queued = False
             self._refuse()
             return
         group = done.result()

@@ -5,6 +5,7 @@ They run really: a program has no say in the threads and the sockets of its node
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm import CulmError, Identity, NetworkError, Node, NotHeld, Store
-from culm.app import FollowOptions, ProposalOptions
+from culm.app import FollowOptions, ProposalOptions, names
 from culm.cli import main as command
 from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
 from culm.intervals import Forks
@@ -63,6 +64,68 @@ def test_appending_and_reading(tmp_path: Path) -> None:
             (summary,) = await node.logs()
             assert (4, True) == (summary.newest, summary.ended)
             assert (4, []) == ((report := await node.verify()).entries, report.problems)
+
+    run_really(main)
+
+
+def test_appending_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many payloads become entries in their order, in groups; an error leaves whole groups, and nothing behind them."""
+    monkeypatch.setattr(names, "GROUP_ENTRIES", 3)
+
+    def payloads() -> Iterator[str | bytes]:
+        yield from ("one", b"two", "", b"four", "five")
+        raise RuntimeError("the sensor is gone")
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            assert [] == await node.append_many(1, [])
+            made = await node.append_many(1, (f"{number}" for number in range(1, 9)))
+            assert (list(range(1, 9)), made) == (await numbers(node, 1), [entry async for entry in node.entries(1)])
+            assert [b"%d" % number for number in range(1, 9)] == [await node.payload(entry) for entry in made]
+            with pytest.raises(RuntimeError, match="the sensor is gone"):
+                await node.append_many(2, payloads())
+            assert [b"one", b"two", b""] == [await node.payload(entry) async for entry in node.entries(2)]
+            await node.append(1, "", end=True)
+            with pytest.raises(AfterEndOfLog):
+                await node.append_many(1, ["more"])
+
+    run_really(main)
+
+
+def test_appending_at_once(tmp_path: Path) -> None:
+    """Appends that do not wait for each other make one log without a gap, and each gets its own entry and payload.
+
+    What changes a payload afterwards changes nothing.
+    """
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            changing = bytearray(b"before")
+            wanted = [node.append(number % 3, f"{number}") for number in range(200)]
+            appending = asyncio.create_task(node.append(9, changing))
+            entries = await asyncio.gather(*wanted)
+            changing[:] = b"behind"
+            assert [f"{number}".encode() for number in range(200)] == [await node.payload(entry) for entry in entries]
+            assert [67, 67, 66, 1] == [len(await numbers(node, log)) for log in (0, 1, 2, 9)]
+            assert b"before" == await node.payload(await appending)
+            assert [] == (await node.verify()).problems
+
+    run_really(main)
+
+
+def test_closing_beside_appends(tmp_path: Path) -> None:
+    """A node that is closed while appends wait answers each: its entry, which is held then, or that there is none."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            log = node.author, 1
+            appends = [asyncio.create_task(node.append(1, f"{number}")) for number in range(500)]
+            await asyncio.sleep(0)
+        results = await asyncio.gather(*appends, return_exceptions=True)
+        assert {StoreError} >= {type(result) for result in results if isinstance(result, BaseException)}
+        with Store(tmp_path / "1.db") as store:
+            held = [stored.entry for stored in store.entries(log)]
+        assert held == [result for result in results if not isinstance(result, BaseException)]
 
     run_really(main)
 

@@ -80,9 +80,9 @@ def test_nothing(store: SQLiteStore) -> None:
 
     assert [] == store.append_each([])
     assert before == store.change()
-    for wrong in ({"log_id": -1}, {"log_id": 2**64}):
+    for wrong in (-1, 2**64):
         with pytest.raises(ValueError, match="not a log id"):
-            draft(b"1", **wrong)
+            draft(b"1", log_id=wrong)
     with pytest.raises(ValueError, match="a draft without a payload"):
         draft()
 

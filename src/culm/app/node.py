@@ -32,7 +32,17 @@ from culm.node.sessions.stats import SessionStats
 from culm.node.storage.worker import StoreWorker
 from culm.node.sync import SyncSummary
 from culm.ranges import RangeSet
-from culm.store import Draft, LogSummary, NewsPage, Position, ReadableStore, SQLiteStore, StoredEntry, ToolStore, VerifyReport
+from culm.store import (
+    Draft,
+    LogSummary,
+    NewsPage,
+    Position,
+    ReadableStore,
+    SQLiteStore,
+    StoredEntry,
+    ToolStore,
+    VerifyReport,
+)
 from culm.types import Buffer, Log
 from culm.wire.places import author_text
 
@@ -245,7 +255,7 @@ class Node:
 
         Entries are stored in groups of up to 1,000, or 4 MiB of payloads, each in one transaction. That is many times
         faster than to call ``append`` for each. If it raises, or the machine fails meanwhile, the log has the first
-        groups and nothing of the others. Other appends to the log may come in between two groups.
+        groups and no entry of the others. Other appends to the log may come in between two groups.
 
         ``payloads`` may be any iterable of bytes or text; it is read on the event loop, a group at a time. The errors
         are those of ``append``.

@@ -25,7 +25,7 @@ from culm.types import Buffer, Log
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Entries that one author wants to publish in one log, one after the other: all of them, or none.
+    """Entries that an author wants to publish in one log, one after the other: all of them, or none.
 
     Each of the ``payloads`` is a whole one. ``is_end`` makes the last entry the end of the log. ``continue_here``: see
     ``append``. ``ValueError`` for a number that no log has.
@@ -40,7 +40,7 @@ class Draft:
     def __post_init__(self) -> None:
         _check_log_id(self.log_id)
         if not self.payloads:
-            raise ValueError("a draft without a payload has no entry: give one, which may be empty")
+            raise ValueError("a draft without a payload has no entry: give one; it can be empty")
 
     @property
     def log(self) -> Log:

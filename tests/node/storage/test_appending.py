@@ -50,7 +50,8 @@ class HeldBack(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Cancel what waits, and take no more."""
+        """Cancel what waits, and take no more. No call is under way that would have to be waited for."""
+        assert wait
         self._is_shut = True
         while cancel_futures and self.calls:
             self.calls.pop(0)[0].cancel()
@@ -100,7 +101,7 @@ class Scene:
 
 
 def test_what_waits_shares_a_transaction(store: SQLiteStore) -> None:
-    """An append that is alone begins at once. Those that come while the thread is busy are one group, in their order."""
+    """An append that is alone begins at once. Those that come while the thread is busy are one group, in order."""
 
     async def main() -> None:
         scene = Scene(store)

@@ -40,7 +40,7 @@ class Appends:
         self._queued = False  # Whether a transaction is queued that has not taken its drafts yet.
 
     async def append(self, draft: Draft) -> list[Entry]:
-        """Publish a draft's entries; they are on the disk when this returns. See ``SQLiteStore.append_each``.
+        """Publish a draft's entries; they are on the disk when this returns. See ``ToolStore.append_each``.
 
         If the caller is cancelled before a transaction has taken the draft, nothing is appended. The same if the node
         stops before: ``StoreError`` says so.

@@ -14,6 +14,7 @@ from bench import (
     fingerprint,
     following,
     intervals,
+    library,
     negentropy,
     pipeline,
     proposals,
@@ -50,6 +51,7 @@ BENCHMARKS = {
     "fingerprint": fingerprint.run,
     "select": select.run,
     "sessions": sessions.run,
+    "library": library.run,
     "serving": serving.run,
     "sizing": sizing.run,
 }

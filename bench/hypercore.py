@@ -26,8 +26,8 @@ def available() -> str | None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not (FOLDER / "package.json").exists():
         (FOLDER / "package.json").write_text('{"private": true}\n')
-    for name in ("hypercore_server.js", "hypercore_client.js"):
-        shutil.copy(HERE / name, FOLDER / name)
+    for name in HERE.glob("hypercore_*.js"):
+        shutil.copy(name, FOLDER)
     return _installed() or _install()
 
 

@@ -134,6 +134,7 @@ STORE = SOURCE / "store"
 OPENS_STORES = {  # where ``SQLiteStore`` is named, because a store is opened there; everywhere else the interface is
     "__init__",
     "app.node",
+    "app.reading",
     "app.syncing",
     "cli.backup",
     "cli.reconcile",

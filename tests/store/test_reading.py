@@ -137,3 +137,26 @@ def test_runs_around_a_number(store: SQLiteStore) -> None:
     assert [0] == [summary.complete_to for summary in store.logs()]
     store.add(log.items(log.entries[:4]))
     assert [5] == [summary.complete_to for summary in store.logs()]
+
+
+def test_one_entry_by_one_query(store: SQLiteStore) -> None:
+    """``verified_entry`` gives the verified entry of a number, and None for numbers that are not held or are none."""
+    me = Identity(bytes(32))
+    first, second = store.append(me, 1, [b"one"]), store.append(me, 1, [b"two"])
+    assert store.verified_entry((me.public, 1), 1) == first
+    assert store.verified_entry((me.public, 1), 2) == second
+    for log, seq in (((me.public, 1), 3), ((me.public, 2), 1), ((me.public, 1), 0), ((me.public, 1), -1)):
+        assert store.verified_entry(log, seq) is None
+    assert store.verified_entry((me.public, 1), 2**64) is None
+
+
+def test_a_small_payload_by_one_query(store: SQLiteStore) -> None:
+    """``small_payload`` gives payloads of up to 4,096 bytes, and None for larger, forgotten and unknown ones."""
+    me = Identity(bytes(32))
+    small, large = store.append(me, 1, [bytes(4096)]), store.append(me, 1, [bytes(4097)])
+    assert store.small_payload(small) == bytes(4096)
+    assert store.small_payload(large) is None
+    other = build_log(1, seed=2).entries[0]
+    assert store.small_payload(other) is None
+    store.forget(small.place)
+    assert store.small_payload(small) is None

@@ -1,8 +1,8 @@
 """``Node``: a store, an identity, peers, and news, for a program that uses asyncio.
 
-A node has two connections to its store. One belongs to the thread that writes, which appends and stores what peers
-send. The other belongs to a thread that only reads, for the program's questions. So a program that reads a large
-payload does not hold up the sessions, and a busy session does not hold up the program.
+One connection to the store belongs to the thread that writes, which appends and stores what peers send. Others only
+read, for the program's questions (``culm.app.reading``). So a program that reads a large payload does not hold up the
+sessions, and a busy session does not hold up the program.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from weakref import WeakSet
 from culm.app import names, opening, syncing
 from culm.app.names import AuthorName, EntryName, LogName, Payload, RangesOf, followed, make_range, unfollowed
 from culm.app.opening import Quarters
+from culm.app.reading import Reads
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
@@ -29,7 +30,6 @@ from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
-from culm.node.storage.worker import StoreWorker
 from culm.node.sync import SyncSummary
 from culm.ranges import RangeSet
 from culm.store import (
@@ -70,11 +70,11 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The parts of an open node. ``reader`` has its own connection to the store, so that reading never waits."""
+    """The parts of an open node."""
 
     quarters: Quarters
     engine: NodeService
-    reader: StoreWorker
+    reads: Reads
     running: asyncio.Task[None]
 
 
@@ -144,7 +144,7 @@ class Node:
             policy = await asyncio.to_thread(watch.start)
         store = await asyncio.to_thread(SQLiteStore, quarters.store)
         try:
-            reader = StoreWorker(await asyncio.to_thread(SQLiteStore, quarters.store, read_only=True))
+            reads = await asyncio.to_thread(Reads.open, quarters.store)
         except BaseException:
             store.close()
             raise
@@ -154,7 +154,7 @@ class Node:
         beside = None if watch is None else partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
         running.add_done_callback(self._end_subscriptions)
-        self._opened = _Opened(quarters, engine, reader, running)
+        self._opened = _Opened(quarters, engine, reads, running)
         return self
 
     async def close(self) -> None:
@@ -163,12 +163,11 @@ class Node:
             return
         self._stop.set()
         self._end_subscriptions()
-        reader, store = self._opened.reader, self._opened.engine.worker.store
+        reads, store = self._opened.reads, self._opened.engine.worker.store
         try:
             await self._opened.running
         finally:
-            await reader.run(reader.store.close)  # on the reader's thread, so after all questions under way
-            reader.close()
+            await reads.close()
             store.close()
 
     async def __aenter__(self) -> Self:
@@ -196,10 +195,9 @@ class Node:
         return self._open.engine
 
     async def _read(self, function: Callable[Concatenate[ToolStore, _P], _T], *args: _P.args, **named: _P.kwargs) -> _T:
-        """Call a function with the reader's store, on the reader's thread, so that the event loop never waits."""
-        reader = self._open.reader
+        """Call a function with a store on a thread, so that the event loop never waits."""
         try:
-            return await reader.run(function, reader.store, *args, **named)
+            return await self._open.reads.run(function, *args, **named)
         except PayloadDamaged as damage:
             await self._engine.healing.drop(damage)
             raise
@@ -285,9 +283,7 @@ class Node:
 
     async def entry(self, log: LogName, seq: int) -> Entry | None:
         """A verified entry by its number; None if the store does not have it."""
-        author, log_id = names.log_of(log, self.author)
-        page = await self._read(lambda store: list(islice(store.entries((author, log_id), seq, seq), 1)))
-        return page[0].entry if page else None
+        return await self._open.reads.small(ToolStore.verified_entry, names.log_of(log, self.author), seq)
 
     async def entries(self, log: LogName, *, first: int = 1, last: int | None = None) -> AsyncIterator[Entry]:
         """The verified entries of a log from ``first`` to ``last`` (None: to the newest), ascending."""
@@ -303,6 +299,9 @@ class Node:
         ``NotHeld`` if the store does not have the entry or all of its payload: that may still be arriving, or have been
         forgotten, or be outside of what the node follows.
         """
+        small = await self._open.reads.small(ToolStore.small_payload, entry)
+        if small is not None:
+            return small
         return await self._read(lambda store: b"".join(store.payload(_complete(store, entry))))
 
     async def payload_pieces(self, entry: Entry, offset: int = 0) -> AsyncIterator[bytes]:

@@ -143,7 +143,7 @@ class NodeService:
             await self._tell_of_clumps()
             for url in listen:
                 listening(await self.listen(url))
-            self._start(watch_changes(self.worker, self._tell_sessions))
+            self._start(watch_changes(self.worker, self._changed))
             self._start(self.healing.watch())
             self._start(self._search())
             if beside is not None:
@@ -447,8 +447,13 @@ class NodeService:
             with suppress(LocalProtocolError):  # A session that is just ending cannot ask any more.
                 await session.lost((place.author, place.log_id), place.seq)
 
-    def _tell_sessions(self) -> None:
+    def _changed(self) -> None:
+        # Only here, some times a second: our own appends and what sessions store damage nothing, and to look for damage
+        # after each of them costs as much as a third of an append.
         self.healing.store_changed()
+        self._tell_sessions()
+
+    def _tell_sessions(self) -> None:
         for session in self.sessions:
             session.store_changed()
         for watcher in self.watchers:

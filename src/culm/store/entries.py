@@ -8,7 +8,7 @@ file grow without bound.
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 
-from culm.bamboo import MAX_U64, PayloadHasher, yamf_hash
+from culm.bamboo import MAX_U64, Entry, PayloadHasher, yamf_hash
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place, StoreDamaged, StoreError
 from culm.store.database import Database
@@ -19,10 +19,16 @@ from culm.store.values import Sendable, StoredEntry
 from culm.types import Log
 
 _PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
+SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
 _MAX_VARIANT = 2**31  # greater than every variant, so that (number, _MAX_VARIANT) stands after all entries of a number
 ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held, hash"
 ENTRY_ROW = ROW, BYTES, STATE, PAYLOAD_STATE, COUNT, BYTES
 """What these columns hold."""
+_VERIFIED_ENTRY = f"SELECT encoded, hash, id FROM entries WHERE {OF_LOG} AND seq = ? AND {IS_VERIFIED} LIMIT 1"
+_SMALL_PAYLOAD = (
+    f"SELECT CAST(piece AS BLOB) FROM entries JOIN payloads ON entry = entries.id WHERE {OF_LOG} AND seq = ?"
+    f" AND hash = ? AND {IS_COMPLETE} AND at = 0 AND length(piece) = payload_held AND payload_held <= {SMALL_BYTES}"
+)
 Damaged = Callable[[Place, StoreError], None]
 """Is told of an entry that is left out, or whose payload is, because it is damaged; and how."""
 
@@ -76,6 +82,25 @@ class EntryQueries:
         """The entry at a place. If entries contradict each other there, the one that came first."""
         with self._database.snapshot() as connection:
             return find_entry(connection, place)
+
+    def verified_entry(self, log: Log, seq: int) -> Entry | None:
+        """The verified entry of a number; None if the store does not have it, also where no log has such a number."""
+        if not 1 <= seq <= MAX_U64:
+            return None
+        rows = self._database.read(_VERIFIED_ENTRY, (*log_key(log), to_sql(seq)), BYTES, BYTES, ROW)
+        return entry_of(*rows[0]) if rows else None
+
+    def small_payload(self, entry: Entry) -> bytes | None:
+        """An entry's payload of at most ``SMALL_BYTES``, compared, by one query.
+
+        None if that query does not answer it: the payload is larger, or not held whole, or damaged. ``payload`` says
+        which.
+        """
+        values = *log_key(entry.log), to_sql(entry.seq), entry.hash[len(YAMF_PREFIX) :]
+        for (piece,) in self._database.read(_SMALL_PAYLOAD, values, BYTES):
+            if len(piece) == entry.size and yamf_hash(piece) == entry.payload_hash:
+                return bytes(piece)
+        return None
 
     def entries(
         self,

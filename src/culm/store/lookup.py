@@ -7,6 +7,7 @@ a hundred million entries, so no answer may read the log.
 from culm.bamboo import Entry, yamf_hash
 from culm.ranges.runs import runs_of
 from culm.store.database import Database
+from culm.store.entries import SMALL_BYTES
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
 from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
 from culm.store.schema import (
@@ -22,7 +23,6 @@ from culm.store.schema import (
 from culm.transfer import Kept
 from culm.types import Log, Run
 
-SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
 _MOST = 2**63 - 1  # the greatest number that SQLite takes; no payload is as large
 _SEQ = SEQ.or_null()
 _ENTRY_ROW = ROW, BYTES, BYTES, PAYLOAD_STATE, COUNT, BYTES.or_null()

@@ -1,0 +1,185 @@
+"""What a program does with a node of its own: appending durably, and reading back.
+
+Limits, in the same rounds: what the disk confirms (``fdatasync`` of a small write), what SQLite makes of that (one insert
+a commit), and a loop that hashes payloads and signs entries one after the other and stores none. The other system is
+hypercore, where Node.js is; it does not wait for the disk at each append.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import sqlite3
+import statistics
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import hypercore
+from bench.harness import Figure, median_ratio, say
+from culm import Node
+from culm.bamboo import Identity, lipmaa, yamf_hash
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+ROUNDS = 1
+SIZE = 200  # bytes of a payload
+SINGLE = 300  # appends one by one
+AT_ONCE = 3000
+LOGS = 50
+MANY = 20_000
+READS = 5000
+GETS = "hypercore's get"
+STREAM = "hypercore's stream"
+DISK = "fdatasync"
+SIGNING = "signing and hashing alone"
+FOLDER = Path(__file__).parent.parent / "build" / "bench"
+"""On a disk: temporary files are often in memory, which confirms everything at once."""
+
+
+def run() -> list[Figure]:
+    """Measure."""
+    version = hypercore.available()
+    say(f"appending and reading, {ROUNDS} rounds" + (f", beside hypercore {version}" if version else ""))
+    taken: dict[str, list[float]] = defaultdict(list)  # seconds for one of each
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory(dir=FOLDER) as name:
+            for what, each in _round(Path(name), with_hypercore=version is not None).items():
+                taken[what].append(each)
+    return [_figure(taken, *row) for row in _TABLE if row[1] in taken]
+
+
+_TABLE: list[tuple[str, str, str, float | None]] = [  # name, what was timed, its limit, the goal for the ratio
+    ("fdatasync of 4 KiB", DISK, "", None),
+    ("SQLite, one insert a commit", "sqlite", DISK, None),
+    ("appends, one by one", "append", DISK, 0.8),
+    ("appends, 3,000 at once to one log", "at once", "", None),
+    ("appends, 3,000 at once to fifty logs", "fifty logs", "", None),
+    ("append_many", "many", SIGNING, 0.7),
+    ("signing and hashing alone", SIGNING, "", None),
+    ("hypercore: appends, one by one, unsynced", "hypercore's append", "", None),
+    ("hypercore: a batch of appends", "hypercore's batch", "", None),
+    ("random reads of entries", "entry", GETS, 1.0),
+    ("random reads of entries with payloads", "entry and payload", GETS, 1.0),
+    ("subscription with payloads", "subscribe", STREAM, None),
+    ("hypercore: random gets", GETS, "", None),
+    ("hypercore: a stream of blocks", STREAM, "", None),
+]
+
+
+def _figure(taken: dict[str, list[float]], name: str, what: str, limit: str, goal: float | None) -> Figure:
+    ratio = median_ratio(taken[limit], taken[what]) if limit in taken else None
+    return Figure(name, 1 / statistics.median(taken[what]), "a second", limit, ratio, goal if ratio else None)
+
+
+def _round(folder: Path, *, with_hypercore: bool) -> dict[str, float]:
+    """Everything once; the seconds for one of each."""
+    found = {DISK: _disk(folder / "file"), "sqlite": _sqlite(folder / "plain.db"), SIGNING: _signing()}
+    found |= asyncio.run(_node(folder))
+    if with_hypercore:
+        command = ["node", "hypercore_log.js", str(folder / "hypercore"), str(MANY), str(SIZE), str(SINGLE)]
+        done = subprocess.run(command, cwd=hypercore.FOLDER, stdout=subprocess.PIPE, check=True)
+        each = json.loads(done.stdout)
+        found |= {"hypercore's append": each["appends"], "hypercore's batch": each["batch"]}
+        found |= {GETS: each["gets"], STREAM: each["stream"]}
+    return found
+
+
+def _disk(path: Path) -> float:
+    with path.open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        for _ in range(SINGLE):
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+        return (time.perf_counter() - began) / SINGLE
+
+
+def _sqlite(path: Path) -> float:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE entries (encoded BLOB)")
+    began = time.perf_counter()
+    for _ in range(SINGLE):
+        connection.execute("INSERT INTO entries VALUES (?)", (bytes(300 + SIZE),))
+    each = (time.perf_counter() - began) / SINGLE
+    connection.close()
+    return each
+
+
+def _signing() -> float:
+    identity, payload = Identity(bytes(32)), bytes(SIZE)
+    hashes: list[bytes | None] = [None]
+    began = time.perf_counter()
+    for seq in range(1, AT_ONCE + 1):
+        entry = identity.create_entry(
+            log_id=1,
+            seq=seq,
+            backlink=hashes[seq - 1],
+            lipmaalink=hashes[lipmaa(seq)],
+            size=SIZE,
+            payload_hash=yamf_hash(payload),
+        )
+        hashes.append(entry.hash)
+    return (time.perf_counter() - began) / AT_ONCE
+
+
+async def _node(folder: Path) -> dict[str, float]:
+    found: dict[str, float] = {}
+    payloads = [number.to_bytes(SIZE) for number in range(MANY)]
+
+    async def timed(what: str, count: int, work: Callable[[], Awaitable[object]]) -> None:
+        began = time.perf_counter()
+        await work()
+        found[what] = (time.perf_counter() - began) / count
+
+    async with Node.open(folder / "home") as node:
+
+        async def single() -> None:
+            for payload in payloads[:SINGLE]:
+                await node.append(0, payload)
+
+        async def at_once(logs: int) -> None:
+            await asyncio.gather(
+                *(node.append(100 * logs + number % logs, payload) for number, payload in enumerate(payloads[:AT_ONCE]))
+            )
+
+        async def entries() -> AsyncIterator[int]:
+            rng = random.Random(1)
+            for _ in range(READS):
+                yield rng.randint(1, MANY)
+
+        async def read() -> None:
+            async for seq in entries():
+                assert await node.entry((node.author, 1), seq)
+
+        async def read_payloads() -> None:
+            async for seq in entries():
+                entry = await node.entry((node.author, 1), seq)
+                assert entry
+                assert len(await node.payload(entry)) == SIZE
+
+        async def subscribe() -> None:
+            seen = 0
+            async for entry in node.subscribe(since=start, with_payload=True):
+                assert len(await node.payload(entry)) == SIZE
+                seen += 1
+                if seen == MANY:
+                    return
+
+        await timed("append", SINGLE, single)
+        await timed("at once", AT_ONCE, lambda: at_once(1))
+        await timed("fifty logs", AT_ONCE, lambda: at_once(LOGS))
+        start = str(await node.position()) if hasattr(node, "position") else "0"
+        await timed("many", MANY, lambda: node.append_many(1, payloads))
+        await timed("entry", READS, read)
+        await timed("entry and payload", READS, read_payloads)
+        await timed("subscribe", MANY, subscribe)
+    return found

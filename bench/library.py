@@ -1,8 +1,8 @@
 """What a program does with a node of its own: appending durably, and reading back.
 
-Limits, in the same rounds: what the disk confirms (``fdatasync`` of a small write), what SQLite makes of that (one insert
-a commit), and a loop that hashes payloads and signs entries one after the other and stores none. The other system is
-hypercore, where Node.js is; it does not wait for the disk at each append.
+Limits, in the same rounds: what the disk confirms (``fdatasync`` of a small write), what SQLite makes of that (one
+insert a commit), and a loop that hashes payloads and signs entries one after the other and stores none. The other
+system is hypercore, where Node.js is; it does not wait for the disk at each append.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from culm import Node
 from culm.bamboo import Identity, lipmaa, yamf_hash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable
 
 ROUNDS = 1
 SIZE = 200  # bytes of a payload
@@ -132,54 +132,59 @@ def _signing() -> float:
 
 
 async def _node(folder: Path) -> dict[str, float]:
-    found: dict[str, float] = {}
-    payloads = [number.to_bytes(SIZE) for number in range(MANY)]
-
-    async def timed(what: str, count: int, work: Callable[[], Awaitable[object]]) -> None:
-        began = time.perf_counter()
-        await work()
-        found[what] = (time.perf_counter() - began) / count
-
     async with Node.open(folder / "home") as node:
+        timed = _Timed(node)
+        await timed.append()
+        await timed.read()
+        return timed.found
 
-        async def single() -> None:
-            for payload in payloads[:SINGLE]:
-                await node.append(0, payload)
 
-        async def at_once(logs: int) -> None:
-            await asyncio.gather(
-                *(node.append(100 * logs + number % logs, payload) for number, payload in enumerate(payloads[:AT_ONCE]))
-            )
+class _Timed:
+    """What is done with a node; ``found`` has the seconds for one of each."""
 
-        async def entries() -> AsyncIterator[int]:
-            rng = random.Random(1)
-            for _ in range(READS):
-                yield rng.randint(1, MANY)
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._payloads = [number.to_bytes(SIZE) for number in range(MANY)]
+        self.found: dict[str, float] = {}
 
-        async def read() -> None:
-            async for seq in entries():
-                assert await node.entry((node.author, 1), seq)
+    async def _time(self, what: str, count: int, work: Awaitable[object]) -> None:
+        began = time.perf_counter()
+        await work
+        self.found[what] = (time.perf_counter() - began) / count
 
-        async def read_payloads() -> None:
-            async for seq in entries():
-                entry = await node.entry((node.author, 1), seq)
-                assert entry
-                assert len(await node.payload(entry)) == SIZE
+    async def append(self) -> None:
+        """Log 0 one by one, logs from 100 and from 5,000 on at once, log 1 by ``append_many``."""
+        await self._time("append", SINGLE, self._one_by_one())
+        await self._time("at once", AT_ONCE, self._at_once(1))
+        await self._time("fifty logs", AT_ONCE, self._at_once(LOGS))
+        await self._time("many", MANY, self._node.append_many(1, self._payloads))
 
-        async def subscribe() -> None:
-            seen = 0
-            async for entry in node.subscribe(since=start, with_payload=True):
-                assert len(await node.payload(entry)) == SIZE
-                seen += 1
-                if seen == MANY:
-                    return
+    async def read(self) -> None:
+        """Log 1 at random, and by a subscription."""
+        await self._time("entry", READS, self._entries(with_payload=False))
+        await self._time("entry and payload", READS, self._entries(with_payload=True))
+        await self._time("subscribe", MANY, self._subscribe())
 
-        await timed("append", SINGLE, single)
-        await timed("at once", AT_ONCE, lambda: at_once(1))
-        await timed("fifty logs", AT_ONCE, lambda: at_once(LOGS))
-        start = str(await node.position()) if hasattr(node, "position") else "0"
-        await timed("many", MANY, lambda: node.append_many(1, payloads))
-        await timed("entry", READS, read)
-        await timed("entry and payload", READS, read_payloads)
-        await timed("subscribe", MANY, subscribe)
-    return found
+    async def _one_by_one(self) -> None:
+        for payload in self._payloads[:SINGLE]:
+            await self._node.append(0, payload)
+
+    async def _at_once(self, logs: int) -> None:
+        payloads = enumerate(self._payloads[:AT_ONCE])
+        await asyncio.gather(*(self._node.append(100 * logs + at % logs, payload) for at, payload in payloads))
+
+    async def _entries(self, *, with_payload: bool) -> None:
+        rng = random.Random(1)
+        for _ in range(READS):
+            entry = await self._node.entry(1, rng.randint(1, MANY))
+            assert entry
+            if with_payload:
+                assert len(await self._node.payload(entry)) == SIZE
+
+    async def _subscribe(self) -> None:
+        seen = 0
+        async for entry in self._node.subscribe((self._node.author, 1), since="0", with_payload=True):
+            assert len(await self._node.payload(entry)) == SIZE
+            seen += 1
+            if seen == MANY:
+                return

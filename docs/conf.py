@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from culm.cli.reference import page
+from docs.reference import page
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -36,7 +36,6 @@ TESTED_IN = {
     " conformance.intervals.with_log conformance.intervals.without_log",
     "conformance/test_proposals": "conformance.proposals.talk conformance.proposals.violations"
     " conformance.proposals.with_log conformance.proposals.without_log",
-    "docs/test_site": "cli.reference",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
     " intervals.responder intervals.states intervals.turns intervals.agreement intervals.ours intervals.outbox"
     " intervals.theirs",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm import CulmError, Identity, NetworkError, Node, NotHeld, Store
-from culm.app import FollowOptions, ProposalOptions, names
+from culm.app import FollowOptions, ProposalOptions
 from culm.cli import main as command
 from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
 from culm.intervals import Forks
@@ -70,7 +70,7 @@ def test_appending_and_reading(tmp_path: Path) -> None:
 
 def test_appending_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many payloads become entries in their order, in groups; an error leaves whole groups, and nothing behind them."""
-    monkeypatch.setattr(names, "GROUP_ENTRIES", 3)
+    monkeypatch.setattr("culm.store.append.GROUP_ENTRIES", 3)
 
     def payloads() -> Iterator[str | bytes]:
         yield from ("one", b"two", "", b"four", "five")

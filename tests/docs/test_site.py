@@ -14,8 +14,8 @@ import culm.intervals
 import culm.proposals
 import culm.session
 from culm.cli.command import Commands
-from culm.cli.reference import page
 from culm.node.config import NodeLimits
+from docs.reference import page
 
 DOCS = Path(__file__).parents[2] / "docs"
 UNITS = {"": 1, "s": 1, "KiB": 1024, "MiB": 1024**2}

@@ -1,6 +1,6 @@
 """The forms in which programs name authors, logs and ranges, or give payloads, each read into one form."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,6 @@ from culm.bamboo.entry import AUTHOR_BYTES
 from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
-from culm.node.storage.appending import GROUP_BYTES, GROUP_ENTRIES
 from culm.ranges import Range, RangeSet, size_limits
 from culm.types import Log
 from culm.wire.places import parse_author, parse_log
@@ -95,20 +94,6 @@ def _range_set(ranges: Ranges) -> RangeSet:
 def whole(payload: Payload) -> bytes:
     """The payload's bytes, text as UTF-8. They never change, as those of a bytearray might."""
     return payload.encode() if isinstance(payload, str) else bytes(payload)
-
-
-def grouped(payloads: Iterable[Payload]) -> Iterator[list[bytes]]:
-    """The payloads in groups that are small enough for one transaction each."""
-    group: list[bytes] = []
-    size = 0
-    for payload in payloads:
-        group.append(whole(payload))
-        size += len(group[-1])
-        if len(group) >= GROUP_ENTRIES or size >= GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 What = bytes | tuple[bytes, int]

@@ -42,6 +42,7 @@ from culm.store import (
     StoredEntry,
     ToolStore,
     VerifyReport,
+    grouped,
 )
 from culm.types import Buffer, Log
 from culm.wire.places import author_text
@@ -259,7 +260,7 @@ class Node:
         are those of ``append``.
         """
         entries: list[Entry] = []
-        for group in names.grouped(payloads):
+        for group in grouped(map(names.whole, payloads)):
             entries += await self._engine.append_draft(Draft(self.identity, log_id, group, False, continue_here))
         return entries
 

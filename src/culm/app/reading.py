@@ -4,10 +4,10 @@
 and back costs several times what SQLite needs to find an entry that is in memory. A program that reads entries one by
 one would then spend its time on being woken.
 
-*The way chosen.* A read of bounded size (one entry, a payload of one page) runs on the event loop, over a connection of
-its own. Usually the pages are in memory, and the answer costs some tens of microseconds. If a read turns out to be slow,
-the disk is busy or the pages are cold: the next reads go to the thread for a while. So a slow disk holds up the loop for
-one small read in that time, not for each.
+*The way chosen.* A read of bounded size (one entry, a payload of one page) runs on the event loop, over a connection
+of its own. Usually the pages are in memory, and the answer costs some tens of microseconds. If a read turns out to be
+slow, the disk is busy or the pages are cold: the next reads go to the thread for a while. So a slow disk holds up the
+loop for one small read in that time, not for each.
 
 A coroutine that never waits keeps the loop from everybody else. Therefore one of ``_IN_A_ROW`` small reads gives way.
 """
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class Reads:
-    """Two connections for reading: one of the event loop, and one of a thread. Neither waits for those who write."""
+    """Two connections for reading: one of the event loop, and one of a thread. Neither waits for a writer."""
 
     def __init__(self, here: SQLiteStore, there: SQLiteStore) -> None:
         self._here = here

@@ -40,13 +40,13 @@ class _Parser(argparse.ArgumentParser):
     """Reports a wrong call in one short line, without the usage, which can be longer than a screen."""
 
     commands: Iterable[str] = ()  # The names of the commands below this one.
-    _many: argparse.Action | None = None  # The argument that takes any number of words, none included.
+    _loose: argparse.Action | None = None  # The argument that can be left out: one word, or any number of them.
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:  # noqa: ANN401 - as argparse has it
         """As in ``argparse``, with note of an argument that may be empty."""
         action = super().add_argument(*names, **settings)
-        if action.nargs == "*" and not action.option_strings:
-            self._many = action
+        if action.nargs in ("*", "?") and not action.option_strings:
+            self._loose = action
         return action
 
     def parse_known_args(  # type: ignore[override]
@@ -58,13 +58,22 @@ class _Parser(argparse.ArgumentParser):
         know what to do with LOG. Python 3.13 mends that.
         """
         found, rest = super().parse_known_args(args, namespace)
-        options = [word for word in rest if word.startswith("-")]
-        if rest and self._many is not None and not options:
-            kind: Callable[[str], Any] = self._many.type if callable(self._many.type) else str
-            setattr(found, self._many.dest, [*getattr(found, self._many.dest), *map(kind, rest)])
-        elif rest:
+        options = [word for word in rest if word.startswith("-") and word != "-"]
+        if rest and (options or self._loose is None or not self._add(found, self._loose, rest)):
             self.error(f"unknown option {options[0]!r}" if options else f"unknown argument {rest[0]!r}")
         return found, []
+
+    def _add(self, found: argparse.Namespace, action: argparse.Action, words: list[str]) -> bool:
+        """Give an argument the words behind the options; whether it takes so many."""
+        kind: Callable[[str], Any] = action.type if callable(action.type) else str
+        before = getattr(found, action.dest)
+        if action.nargs == "*":
+            setattr(found, action.dest, [*before, *map(kind, words)])
+        elif before is None and len(words) == 1:
+            setattr(found, action.dest, kind(words[0]))
+        else:
+            return False
+        return True
 
     def error(self, message: str) -> NoReturn:
         if (unknown := _NO_COMMAND.match(message)) is not None:

@@ -12,6 +12,7 @@ from culm.cli.arguments import number
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
+from culm.cli.lines import append_lines
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
@@ -40,6 +41,9 @@ def register(commands: Commands) -> None:
     append.add_argument("file", metavar="FILE", nargs="?", help="file with the payload; - is stdin (the default)")
     append.add_argument("--text", help="use this text as the payload")
     append.add_argument(
+        "--lines", action="store_true", help="publish an entry for each line of FILE or stdin, also of a pipe"
+    )
+    append.add_argument(
         "--identity", metavar="NAME", help="identity that signs the entry (default: the default identity)"
     )
     append.add_argument("--end", action="store_true", help="make this the last entry of the log, for ever")
@@ -66,6 +70,10 @@ def _append(arguments: argparse.Namespace) -> int:
         raise ConfigError("give a FILE or --text, not both")
     if arguments.file is None and arguments.text is None and not arguments.end and sys.stdin.isatty():
         raise ConfigError("nothing to append: give a FILE, --text TEXT, or - for stdin")
+    if arguments.lines:
+        if arguments.text is not None or arguments.end:
+            raise ConfigError("--lines takes a FILE or stdin, not --text or --end: end the log with another append")
+        return append_lines(arguments)
     home = Home.find(arguments.home)
     with home.store() as store:
         identity = home.identity(arguments.identity, ask_passphrase)

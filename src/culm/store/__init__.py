@@ -22,7 +22,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     schema: tables, states, and the conditions that name them
 """
 
-from culm.store.append import Draft
+from culm.store.append import GROUP_BYTES, GROUP_ENTRIES, Draft, grouped
 from culm.store.payloads.sink import PayloadSink
 from culm.store.schema import PayloadState, State
 from culm.store.sqlite import ReadableStore, SQLiteStore, Store, ToolStore
@@ -43,6 +43,8 @@ from culm.types import Log
 
 __all__ = [
     "BEGINNING",
+    "GROUP_BYTES",
+    "GROUP_ENTRIES",
     "Draft",
     "ImportReport",
     "Log",
@@ -62,4 +64,5 @@ __all__ = [
     "ToolStore",
     "VerifyReport",
     "View",
+    "grouped",
 ]

@@ -9,7 +9,7 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
@@ -21,6 +21,11 @@ from culm.store.payloads.pieces import write_payloads, write_stream
 from culm.store.rows import BYTES, next_change, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState
 from culm.types import Buffer, Log
+
+GROUP_ENTRIES = 1000
+"""Entries that share a transaction, at most, unless one draft has more: the store serves nobody else meanwhile."""
+GROUP_BYTES = 4 * 1024 * 1024
+"""The same for the bytes of their payloads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,20 @@ def append(
         view.add(entry, entry_id, PayloadState.COMPLETE, hasher.size)
         view.flush()
     return entry
+
+
+def grouped(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Payloads in groups that are small enough for one transaction each."""
+    group: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        group.append(payload)
+        size += len(payload)
+        if len(group) >= GROUP_ENTRIES or size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry] | CulmError]:

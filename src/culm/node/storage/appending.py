@@ -15,12 +15,7 @@ from collections.abc import Callable, Sequence
 from culm.bamboo import Entry
 from culm.errors import CulmError, StoreError, StoreFull
 from culm.node.sharing.threads import Worker
-from culm.store import Draft, ToolStore
-
-GROUP_ENTRIES = 1000
-"""Entries of one transaction, at most, unless one draft has more: the store serves nobody else meanwhile."""
-GROUP_BYTES = 4 * 1024 * 1024
-"""The same for the bytes of their payloads."""
+from culm.store import GROUP_BYTES, GROUP_ENTRIES, Draft, ToolStore
 
 _Waiting = tuple[Draft, "asyncio.Future[list[Entry]]"]
 _Result = list[Entry] | Exception

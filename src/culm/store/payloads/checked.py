@@ -29,7 +29,7 @@ The migration does not compute them, because nobody can use the store while it r
 from collections.abc import Iterator
 from zlib import crc32
 
-from culm.bamboo import Entry, PayloadHasher
+from culm.bamboo import Entry, PayloadHasher, yamf_hash
 from culm.errors import InvalidEntry, NotHeld, PayloadDamaged
 from culm.store.database import Database
 from culm.store.payloads.pieces import (
@@ -43,7 +43,7 @@ from culm.store.payloads.pieces import (
     read_pieces,
     read_slice,
 )
-from culm.store.rows import BYTES, PAYLOAD_STATE, entry_of
+from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, ROW, entry_of
 from culm.store.schema import PayloadState
 
 _KEPT = 8  # Stretches in memory, each of up to 1 MiB: enough for so many readers at a time to read each byte once.
@@ -125,6 +125,28 @@ def check_complete(database: Database, entry_id: int, entry: Entry) -> bytes | N
     except InvalidEntry:
         _raise_damage(database, entry_id, entry, file, hasher.size)
     return None if file is None else sums.encoded
+
+
+def right_in_one_piece(database: Database, entries: dict[int, Entry]) -> set[int]:
+    """The entries, by row id, whose payload lies in a single row and is right: one query for many small payloads.
+
+    Of the others nothing is known; ``check_complete`` finds out.
+    """
+    places = ", ".join("?" * len(entries))
+    rows = database.read(
+        f"SELECT entry, at, CAST(piece AS BLOB) FROM payloads WHERE entry IN ({places})"
+        " AND NOT EXISTS (SELECT 1 FROM payload_files WHERE payload_files.entry = payloads.entry)"
+        " GROUP BY entry HAVING count(*) = 1",
+        list(entries),
+        ROW,
+        COUNT,
+        BYTES.or_null(),
+    )
+    return {row for row, at, piece in rows if not at and piece is not None and _fits(piece, entries[row])}
+
+
+def _fits(payload: bytes, entry: Entry) -> bool:
+    return len(payload) == entry.size and yamf_hash(payload) == entry.payload_hash
 
 
 def _stretch(database: Database, entry_id: int, entry: Entry, number: int) -> bytes:

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 
 from culm.cli.command import make_parser
 
@@ -112,3 +113,30 @@ def test_the_health_check(tmp_path: Path) -> None:
     assert check() == 1
     config.write_text("htp = 3\n")
     assert check() == 1
+
+
+def steps(workflow: str) -> list[dict[str, str]]:
+    """The steps of the only job of a workflow."""
+    (job,) = yaml.safe_load((DEPLOY.parent / ".github" / "workflows" / workflow).read_text())["jobs"].values()
+    found: list[dict[str, str]] = job["steps"]
+    return found
+
+
+def test_the_hosted_checks_are_the_local_ones() -> None:
+    """What a host runs for each change is ``.ci/run``, and nothing that stands in the workflow alone."""
+    assert ["bash .ci/run"] == [step["run"] for step in steps("ci.yml") if "run" in step]
+
+
+def test_wheels_are_built_as_make_native_builds_them() -> None:
+    """The workflow for wheels has the lock and the options of ``make native``, and checks verdicts."""
+    commands = "\n".join(step["run"] for step in steps("wheels.yml") if "run" in step)
+    for path in re.findall(r"(?:requirements|native)/[\w.]+", commands.replace("build/native", "")):
+        assert (DEPLOY.parent / path).is_file(), path
+    made = (DEPLOY.parent / "Makefile").read_text()
+    for part in (
+        "--require-hashes -r requirements/native.lock",
+        "--release --locked --manifest-path native/Cargo.toml",
+    ):
+        assert part in commands
+        assert part in made
+    assert "wrong_verdicts()" in commands

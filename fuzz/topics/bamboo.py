@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 
 from culm.bamboo import (
     Entry,
@@ -13,11 +14,13 @@ from culm.bamboo import (
     decode_varu64,
     decode_yamf,
     encode_varu64,
+    is_authentic,
 )
 from culm.bamboo.audit import audit
+from culm.bamboo.entryproof import MAX_PROOF_BYTES, EntryProof, numbers_of
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key
 from culm.bamboo.varu64 import decode_any_varu64
-from culm.errors import ConfigError, EncodingError, MalformedEntry
+from culm.errors import ConfigError, EncodingError, InvalidProof, MalformedEntry
 from culm.testing import build_log
 from fuzz.target import Target
 
@@ -43,6 +46,17 @@ def entry(data: bytes) -> None:
     links = found.lipmaalink, found.backlink
     again = Entry.assemble(found.log, found.seq, found.is_end, *links, found.size, found.payload_hash, found.signature)
     assert again == found
+
+
+def entry_proof(data: bytes) -> None:
+    """A proof is written as it was read; what is checked is authentic, and in one log."""
+    found, end = EntryProof.decode_prefix(data)
+    assert found.encode() == data[:end]
+    assert end <= MAX_PROOF_BYTES
+    with suppress(InvalidProof):
+        found.check()
+        assert {entry.log for entry in found.entries} == {found.top.log}
+        assert all(is_authentic(entry) for entry in found.entries)
 
 
 def proof(data: bytes) -> None:
@@ -123,6 +137,17 @@ def _logs() -> tuple[bytes, ...]:
     return whole, whole + of.make(5, b"another").encoded, of.make(4, b"", is_end=True).encoded + whole
 
 
+def _entry_proofs() -> tuple[bytes, ...]:
+    """Proofs without and with a payload, a fork and an end."""
+    of = build_log(14, payload_size=9)
+    plain, short = (EntryProof(tuple(of.entries[seq - 1] for seq in numbers_of(5, top)), 5) for top in (14, 6))
+    last = of.append(b"", is_end=True)
+    fork = ForkProof.of(of.entries[13], of.make(14, b"another"))
+    ended = EntryProof(tuple(of.entries[seq - 1] for seq in numbers_of(13, last.seq)), 13)
+    with_all = replace(short, fork=fork, has_payload=True)
+    return plain.encode(), short.encode(), ended.encode(), with_all.encode() + of.payloads[short.entry.hash]
+
+
 _NUMBERS = (0, 1, 247, 248, 255, 256, 65535, 65536, 2**32, 2**64 - 1)
 _SALT = "00112233445566778899aabbccddeeff"
 _BOX = (
@@ -142,6 +167,7 @@ TARGETS = (
     Target("bamboo.yamf", yamf, (EncodingError,), (Entry.decode(_shapes()[1]).hash,), longest=80, share=0.1),
     Target("bamboo.entry", entry, (MalformedEntry,), _shapes(), longest=400, share=0.5),
     Target("bamboo.proof", proof, (MalformedEntry,), _forks(), longest=800, share=0.5),
+    Target("bamboo.entryproof", entry_proof, (InvalidProof,), _entry_proofs(), share=0.5),
     Target("bamboo.log", log, (MalformedEntry,), _logs()),
     Target("bamboo.identity", identity, (ConfigError,), _FILES, share=0.5),
 )

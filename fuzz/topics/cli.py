@@ -8,7 +8,8 @@ import shutil
 import tarfile
 from hashlib import blake2b
 
-from culm.cli import backup, identity, wire
+from culm.cli import backup, identity
+from culm.cli.wire import decode as wire
 from culm.cli.nodeoptions import read_interest
 from culm.errors import ConfigError, EncodingError, StoreDamaged
 from culm.ranges import read_size

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from culm.app import Node, Subscription
     from culm.bamboo import Entry, ForkProof, Identity
+    from culm.bamboo.entryproof import EntryProof, check_proof
     from culm.errors import CulmError, NetworkError, NotHeld, Place
     from culm.store import SQLiteStore
     from culm.store import SQLiteStore as Store
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CulmError",
     "Entry",
+    "EntryProof",
     "ForkProof",
     "Identity",
     "NetworkError",
@@ -31,6 +33,7 @@ __all__ = [
     "Subscription",
     "__version__",
     "author_text",
+    "check_proof",
     "log_text",
 ]
 # Each name is imported at its first use. A node needs asyncio, TLS and all protocols, a store needs SQLite and the
@@ -39,6 +42,7 @@ __all__ = [
 _MODULES = {
     "culm.app": ("Node", "Subscription"),
     "culm.bamboo": ("Entry", "ForkProof", "Identity"),
+    "culm.bamboo.entryproof": ("EntryProof", "check_proof"),
     "culm.errors": ("CulmError", "NetworkError", "NotHeld", "Place"),
     "culm.store": ("SQLiteStore", "Store"),
     "culm.wire.places": ("author_text", "log_text"),

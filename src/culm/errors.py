@@ -11,6 +11,7 @@
     │   ├── PayloadMismatch        payload bytes of another hash
     │   ├── PayloadSizeMismatch    payload of the right hash but another size: the author signed a wrong size
     │   └── AfterEndOfLog
+    ├── InvalidProof               a file that is to prove an entry, and does not
     ├── ForkDetected               two authentic entries contradict each other (carries the proof)
     ├── ProtocolError
     │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
@@ -127,6 +128,10 @@ class PayloadSizeMismatch(PayloadMismatch):
 
 class AfterEndOfLog(InvalidEntry):
     """The log has ended; it takes no further entry."""
+
+
+class InvalidProof(CulmError):
+    """A file that is to prove an entry does not: its bytes break the format, or a signature or payload is wrong."""
 
 
 class ForkDetected(CulmError):

@@ -1,7 +1,7 @@
 """Each check of Bushbaby peers fails against a peer that is wrong just there, so no check can always pass.
 
 What is in the boxes is written by hand. That the checks pass against a peer that is right shows
-``tests/cli/test_conformance``. Specification: docs/specs/bushbaby.md.
+``tests/cli/wire/test_check``. Specification: docs/specs/bushbaby.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Each check of interval peers fails against a peer that is wrong just there, so no check can always pass.
 
-The answers are written by hand. That the checks pass against a peer that is right shows ``tests/cli/test_conformance``.
+The answers are written by hand. That the checks pass against a peer that is right shows ``tests/cli/wire/test_check``.
 Specification: docs/specs/intervals.md.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from culm.bushbaby import Dialect
-from culm.cli.conformance import Driver
+from culm.cli.wire.check import Driver
 from culm.conformance import SUITES, Outcome, Subject
 from culm.node.network.transport import connect
 from culm.testing import build_log

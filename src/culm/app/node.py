@@ -21,7 +21,7 @@ from culm.app.reading import Reads
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched
 from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
-from culm.errors import ConfigError, NotHeld, PayloadDamaged, StoreError
+from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place, StoreError
 from culm.node.asking import How, Wanted, check_how
 from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
@@ -44,6 +44,7 @@ from culm.store import (
     VerifyReport,
     grouped,
 )
+from culm.store.proving import make_proof
 from culm.types import Buffer, Log
 from culm.wire.places import author_text
 
@@ -310,6 +311,23 @@ class Node:
         pieces = await self._read(lambda store: store.payload(_complete(store, entry), offset))
         while piece := await self._read(lambda _: next(pieces, b"")):
             yield piece
+
+    async def prove(self, log: LogName, seq: int, *, short: bool = False, with_payload: bool = False) -> bytes:
+        """A file that shows an entry, and the history it belongs to, to somebody without a node: ``culm.check_proof``.
+
+        The history goes from entry 1 to the newest entry, or with ``short`` to the end of the entry's certificate pool.
+        About ten kilobytes for a log of a million entries, and the payload if ``with_payload`` asks for it.
+
+        ``NotHeld`` if the entry is not verified, or the payload not complete. ``ForkDetected`` if the author has forked
+        the log at the entry or before.
+        """
+        place = Place(*names.log_of(log, self.author), seq)
+
+        def made(store: ToolStore) -> bytes:
+            proof, stored = make_proof(store, place, short=short, with_payload=with_payload)
+            return b"".join([proof.encode(), *(store.payload(stored) if with_payload else ())])
+
+        return await self._read(made)
 
     async def forks(self, log: LogName | None = None) -> list[ForkProof]:
         """The fork proofs of one log or of all, the lowest position of each log first.

@@ -28,6 +28,10 @@ COMMANDS = {
         "export": "write logs to a file",
         "import": "add the entries of an exported file, of either format, to the store",
     },
+    "proving": {
+        "prove": "write a file that shows an entry, and the history it belongs to, to somebody without Culm's network",
+        "check": "check such a file; needs neither a home nor a network",
+    },
     "node": {
         "serve": "run a node: listen, stay connected to peers, and pass on new entries",
         "sync": "exchange everything with a peer, once",
@@ -65,11 +69,11 @@ COMMANDS = {
         "ranges intersect": "compute what several ranges have in common",
         "ranges diff": "compute what a range selects beyond the ranges held",
     },
-    "wire": {
+    "wire.decode": {
         "wire": "look into protocol messages, and check what a peer makes of them",
         "wire decode": "list the parts of a message; of a malformed one, the parts before the error",
     },
-    "conformance": {
+    "wire.check": {
         "wire check": "find out which items of a protocol a peer keeps to, item by item",
     },
     "spark": {

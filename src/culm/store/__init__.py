@@ -4,7 +4,7 @@
 lines below its own, type annotations included, so the lowest modules know nothing about those above.
 ``tests/test_structure.py`` reads the lines from here::
 
-    exchange: jobs with a store
+    exchange, proving: jobs with a store
     sqlite, copying: the stores; copying a store that is in use
     append, ingest, payloads.sink, records.views: publishing, taking in entries and payloads, sets to reconcile
     opening, logview: tables up to date and hooks in place; one log while entries are added to it

@@ -11,7 +11,7 @@ from culm.negentropy import ArrayStorage, Negentropy
 if TYPE_CHECKING:
     from tests.cli.culm import Culm
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "negentropy"
+VECTORS = Path(__file__).parents[2] / "vectors" / "negentropy"
 
 
 def test_a_message_is_listed(culm: Culm, tmp_path: Path) -> None:

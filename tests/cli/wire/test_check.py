@@ -15,7 +15,7 @@ import pytest
 
 from culm.bamboo import Identity
 from culm.bushbaby import Dialect
-from culm.cli.conformance import Driver
+from culm.cli.wire.check import Driver
 from culm.conformance import SUITES, Check, Outcome, Refused, Subject, Suite
 from culm.conformance.check import Differs, Talk
 from culm.errors import NetworkError

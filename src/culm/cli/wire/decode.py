@@ -1,6 +1,6 @@
 """``culm wire``: what a protocol message contains, for people who debug an implementation.
 
-``culm wire check`` stands in ``culm.cli.conformance``.
+``culm wire check`` stands in ``culm.cli.wire.check``.
 
 The messages are read by the readers of the protocols themselves. So the command accepts and refuses exactly what a node
 does. Each protocol has a function that pulls a message from the bytes at an offset; those of negentropy are listed by

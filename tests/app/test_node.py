@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm import CulmError, Identity, NetworkError, Node, NotHeld, Store
+from culm import CulmError, Identity, NetworkError, Node, NotHeld, Store, check_proof
 from culm.app import FollowOptions, ProposalOptions
 from culm.cli import main as command
 from culm.errors import AfterEndOfLog, ConfigError, ForkDetected, StoreError
@@ -88,6 +88,21 @@ def test_appending_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
             await node.append(1, "", end=True)
             with pytest.raises(AfterEndOfLog):
                 await node.append_many(1, ["more"])
+
+    run_really(main)
+
+
+def test_proving(tmp_path: Path) -> None:
+    """A program proves an entry to another one that has nothing but the file, with its payload or without."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append_many(1, ["one", "two", "three", "four", "five"])
+            proof, payload = check_proof(await node.prove(1, 2, with_payload=True), node.author)
+            assert (proof.entry, proof.top.seq, payload) == (await node.entry(1, 2), 5, b"two")
+            assert check_proof(await node.prove((node.author, 1), 4, short=True)).proof.top.seq == 4
+            with pytest.raises(NotHeld):
+                await node.prove(1, 6)
 
     run_really(main)
 

@@ -67,6 +67,17 @@ def test_the_table_of_links() -> None:
     assert {seq: lipmaa(seq) for seq in range(1, 41)} == shown
 
 
+# -- proofs of entries ------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_a_proof() -> None:
+    """Each part of the proof on the page has the bytes of the vector, in the same order, under the same name."""
+    (block,) = code(part(page("proof"), "Examples"))
+    found = re.findall(r"^(\S.*)\n((?: +[0-9a-f]+\n)+)", block, re.MULTILINE)
+    expected = [(each["part"], each["hex"]) for each in vectors("proof")["parts"]]
+    assert expected == [(name, "".join(lines.split())) for name, lines in found]
+
+
 # -- intervals --------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""A proof of one entry, to be checked without a store and a network (docs/specs/proof.md, "Format", "Size", "Checking").
+"""A proof of one entry, for readers without a store and a network (docs/specs/proof.md, "Format", "Size", "Checking").
 
 Somebody shows an entry and says that it is part of an author's log. Its signature alone says less: an author can sign
 many entries of one number and show each of them to somebody else. What binds an entry to one history is its certificate

@@ -27,6 +27,7 @@ from bench import (
     sessions,
     sizing,
     steps,
+    storage,
     verification,
 )
 from bench.harness import Figure, from_json, report
@@ -54,6 +55,7 @@ BENCHMARKS = {
     "library": library.run,
     "serving": serving.run,
     "sizing": sizing.run,
+    "storage": storage.run,
 }
 
 

@@ -85,10 +85,10 @@ def measure(requests: DataFrame, found: Verification) -> tuple[float, float, int
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[Count]:
-    from culm.spark.select.items import chosen  # noqa: PLC0415
+    from culm.spark.select.items import Item, chosen  # noqa: PLC0415
 
     for made in chosen(batches):
-        if isinstance(made, Batch):
+        if isinstance(made, Batch) and made.table is Item:
             yield Count(len(made.data), made.data.column("encoded").nbytes)
 
 

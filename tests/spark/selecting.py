@@ -9,7 +9,6 @@ from culm.bamboo import path, spine
 from culm.ranges import Range
 from culm.spark.batches import pack
 from culm.spark.runtime.here import HereTable, rows_of
-from culm.spark.select import gaps as select_gaps
 from culm.spark.select import held as select_held
 from culm.spark.select import items as select_items
 from culm.spark.select import pages as select_pages
@@ -17,6 +16,7 @@ from culm.spark.select import pieces as select_pieces
 from culm.spark.select import places as select_places
 from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, chosen
+from culm.spark.select.places import Gap
 from culm.spark.select.requests import Given
 from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
@@ -33,7 +33,7 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_gaps, select_held, select_items, select_pieces, select_places)
+MODULES = (pack, select_held, select_items, select_pieces, select_places)
 """Those that hold the size of a block."""
 
 PAGED = (select_pages, select_held, select_pieces, select_places)
@@ -135,7 +135,8 @@ class Selected:
         self.rejects = list(rows_of(self._selecting.refused))
         items = self._selecting.together().map(chosen, Item, columnar=True)
         self.items = [row._asdict() for row in rows_of(items)]
-        self.gaps = list(rows_of(self._selecting.missing().map(merged, Missing)))
+        gaps = self._selecting.together().map(chosen, Gap, columnar=True)
+        self.gaps = list(rows_of(self._selecting.missing(gaps).map(merged, Missing)))
 
     def wanted(self) -> Wanted:
         """The items as the store would tell them."""

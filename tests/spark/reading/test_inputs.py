@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 from unittest import mock
 
+import fsspec
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFile
 from pyarrow import fs, parquet
 
 from culm.errors import ConfigError, CulmError, StoreDamaged
 from culm.spark.reading import inputs
 from culm.spark.reading.entries import table_rows
 from culm.spark.reading.found import Found
-from culm.spark.reading.inputs import Part, Piece, plan
+from culm.spark.reading.inputs import SQLITE_MAGIC, Part, Piece, plan
 from culm.spark.reading.scan import scan
 from culm.store import SQLiteStore
 from culm.testing import build_log
@@ -134,6 +137,22 @@ def test_a_store_elsewhere_is_copied_once(s3: tuple[str, FileSystem], tmp_path: 
     assert [(entry.encoded, "held") for entry in (*log.entries,)] == [(row.encoded, row.payload_state) for row in rows]
     assert large in log.entries
     assert {f"{uri}/in/a.culm"} == {row.source for row in rows}
+
+
+def test_looking_at_a_file_fetches_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a file elsewhere only the first bytes are fetched to see what it is: the tasks fetch the rest."""
+    fetched: list[int] = []
+
+    def read(self: MemoryFile, size: int = -1) -> bytes:
+        data = io.BytesIO.read(self, size)
+        fetched.append(len(data))
+        return data
+
+    with fsspec.filesystem("memory").open("/in/file", "wb") as stream:
+        stream.write(b"x" * 1_000_000)
+    monkeypatch.setattr(MemoryFile, "read", read, raising=False)
+    assert [[1_000_000]] == [[piece.size for piece in split] for split in plan(["memory://in/file"])]
+    assert [len(SQLITE_MAGIC)] == fetched
 
 
 def test_small_inputs_share_a_split(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
-    with location.open() as stream:
+    with location.open(len(SQLITE_MAGIC)) as stream:
         start = stream.read(len(SQLITE_MAGIC))
     if not start:
         raise ConfigError(f"{location}: the file is empty")

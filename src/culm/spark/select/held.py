@@ -71,18 +71,9 @@ def present(rows: Iterable[FoundRow]) -> Iterator[BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
         segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
-        block = row.block
         verified = segment.findings.seq[segment.verdict == 0]
-        if not len(verified):
-            continue
-        newest = int(verified[-1])
-        mask = np.zeros(1 << BLOCK_BITS, np.bool_)
-        mask[_offsets(verified)] = True
-        first = max(1, block << BLOCK_BITS)
-        whole = newest - first + 1 == len(verified)
-        ends = newest == ((block + 1) << BLOCK_BITS) - 1
-        bits = None if whole else np.packbits(mask).tobytes()
-        yield BlockRow(row.author, row.log, block, block >> PAGE_BITS, to_sql(newest), ends, bits)
+        if len(verified):
+            yield BlockRow(row.author, row.log, row.block, row.block >> PAGE_BITS, to_sql(int(verified[-1])))
 
 
 def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
@@ -96,10 +87,6 @@ def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
             data = Held.of(records, found, verified).encode()
             for share in range(row.shares):
                 yield Together(row.author, row.log, row.block, share, None, None, None, None, None, None, data)
-
-
-def _offsets(seq: Numbers) -> npt.NDArray[np.int64]:
-    return (seq & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +112,7 @@ class Held(Cell):
         pack = records.pack.take(rows)
         length = pack.end - pack.start
         return cls(
-            _offsets(found.seq[verified]).astype(np.uint16),
+            (found.seq[verified] & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.uint16),
             found.size[verified],
             found.digest[verified],
             found.payload_hash[verified],

@@ -1,8 +1,9 @@
 """The step in which pieces meet the entries they denote, in a worker, block by block.
 
 The rows of a block come sorted: first its verified entries, then the pieces, by requester. Pieces are laid out as pairs
-of a piece and an entry, thousands at a time with numpy, but a bounded number, so that memory stays bounded. Several
-pieces of one requester may denote the same entry; since they follow each other, their pairs are merged into one item.
+of a piece and a number, thousands at a time with numpy, but a bounded number, so that memory stays bounded. Numbers
+without an entry are gaps. Several pieces of one requester may denote the same entry; since they follow each other,
+their pairs are merged into one item.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.runtime.columns import Batch, Unsigned
 from culm.spark.select.held import Held
-from culm.spark.select.places import OFFSET_BITS, numbers_of
+from culm.spark.select.places import NOT_HELD, OFFSET_BITS, Gap, batch_of, numbers_of
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 from culm.store.schema import from_sql
 
@@ -80,9 +81,13 @@ _KEY = ("author", "log", "block", "share")
 # More at once would take more memory of the worker; far fewer would lose the speed of whole columns.
 _PAIRS = 1 << 16
 
+_NONE = bytes(4)  # an encoded ``Held`` without entries
+
 
 def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch | ItemCounts]:
     """Batches of ``Together``, sorted by block, share and requester, to batches of ``Item``, each with its counts.
+
+    And to ``Gap``s: the numbers of pieces that the block has no entry of.
 
     ``encoded``: with the entries' bytes.
     """
@@ -95,10 +100,10 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
             if here != key:
                 if block is not None:
                     yield from block.finish()
-                key, block = here, None
-                if not batch.column("requester")[low].is_valid:
-                    block = _Block(here, Held.decode(batch.column("numbers")[low].as_py()), encoded=encoded)
-                    at += 1
+                has_entries = not batch.column("requester")[low].is_valid
+                entries = batch.column("numbers")[low].as_py() if has_entries else _NONE
+                key, block = here, _Block(here, Held.decode(entries), encoded=encoded)
+                at += has_entries
             if block is not None and at < high:
                 yield from block.take(batch.slice(at, high - at))
     if block is not None:
@@ -160,7 +165,12 @@ class _Block:
         return counts
 
     def _take(self, pieces: pa.RecordBatch, count: Offsets) -> Iterator[Batch | ItemCounts]:
-        piece, rows, wants = self._pairs(pieces, count)
+        piece, offset, wants = _pairs(pieces, count, self._base)
+        rows = self._row_of[offset].astype(np.int64)
+        lacking = (rows < 0).nonzero()[0]
+        if len(lacking):
+            yield self._gaps(pieces, piece[lacking], offset[lacking])
+        piece, rows, wants = self._wanted(pieces, piece, rows, wants)
         run, requesters = _runs(pieces.column("requester"))
         shift = 1
         if len(self._rows) and requesters[0].as_py() == self._waiting:
@@ -175,20 +185,17 @@ class _Block:
         if last:
             yield from self._items(names_, who[:last], rows[:last], wants[:last])
 
-    def _pairs(self, pieces: pa.RecordBatch, count: Offsets) -> tuple[Offsets, Offsets, Wants]:
-        """All pairs of a piece and a held entry that it denotes: the piece, the entry's row, what is wanted of it."""
-        piece = np.repeat(np.arange(len(count)), count)
-        begin = np.cumsum(count) - count
-        listed = np.asarray(pieces.column("numbers").is_valid())
-        first = (numbers_of(pieces.column("first")) - self._base).astype(np.int64)
-        offset = np.arange(len(piece)) - np.repeat(begin - np.where(listed, 0, first), count)
-        wants = np.asarray(pieces.column("wants").fill_null(0)).astype(np.uint8)[piece]
-        if listed.any():
-            values = _listed(pieces.column("numbers"))
-            of_list = listed[piece]
-            offset[of_list] = values & ((1 << OFFSET_BITS) - 1)
-            wants[of_list] = values >> OFFSET_BITS
-        rows = self._row_of[offset].astype(np.int64)
+    def _gaps(self, pieces: pa.RecordBatch, piece: Offsets, offset: Offsets) -> Batch:
+        """The pairs of a piece and a number that is not held, as runs of neighbours."""
+        begins = np.append(True, (np.diff(piece) != 0) | (np.diff(offset) != 1)).nonzero()[0]
+        ends = np.append(begins[1:], len(offset)) - 1
+        first, last = (offset[at].astype(np.uint64) + self._base for at in (begins, ends))
+        return batch_of(Gap, pieces, piece[begins], reason=[NOT_HELD] * len(begins), first=first, last=last)
+
+    def _wanted(
+        self, pieces: pa.RecordBatch, piece: Offsets, rows: Offsets, wants: Wants
+    ) -> tuple[Offsets, Offsets, Wants]:
+        """The pairs whose entry is held and wanted, at least in part."""
         there = rows >= 0
         piece, rows, wants = piece[there], rows[there], wants[there]
         wants[~self._fits(pieces, piece, rows)] &= np.uint8(255 - PAYLOAD)
@@ -234,6 +241,22 @@ class _Block:
         payloads_held = int((payload & (state == rank(HELD))).sum())
         yield Batch(Item, data)
         yield ItemCounts(count, int(certificate.sum()), int(payload.sum()), payloads_held)
+
+
+def _pairs(pieces: pa.RecordBatch, count: Offsets, base: np.uint64) -> tuple[Offsets, Offsets, Wants]:
+    """All pairs of a piece and a number that it denotes: the piece, the number above ``base``, what is wanted."""
+    piece = np.repeat(np.arange(len(count)), count)
+    begin = np.cumsum(count) - count
+    listed = np.asarray(pieces.column("numbers").is_valid())
+    first = (numbers_of(pieces.column("first")) - base).astype(np.int64)
+    offset = np.arange(len(piece)) - np.repeat(begin - np.where(listed, 0, first), count)
+    wants = np.asarray(pieces.column("wants").fill_null(0)).astype(np.uint8)[piece]
+    if listed.any():
+        values = _listed(pieces.column("numbers"))
+        of_list = listed[piece]
+        offset[of_list] = values & ((1 << OFFSET_BITS) - 1)
+        wants[of_list] = values >> OFFSET_BITS
+    return piece, offset, wants
 
 
 def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:

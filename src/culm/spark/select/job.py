@@ -32,7 +32,7 @@ from culm.spark.runtime.shell import Result, job
 from culm.spark.select.bundles import gather_with_places, write_bundles
 from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, ItemCounts, chosen
-from culm.spark.select.places import BEYOND, NOT_HELD
+from culm.spark.select.places import BEYOND, NOT_HELD, Gap
 from culm.spark.select.requests import Asked, Given, Refused, given
 from culm.spark.select.steps import Selecting
 from culm.spark.verification.gather import PackRow, Reject, gather
@@ -108,9 +108,9 @@ def run_select(
         at: dict[type[Row], Path] = {Refused: folder / "rejects", Item: folder / "items", Missing: folder / "missing"}
         selected = Selecting(verification, SparkTable(engine, Given, given(wanted)), at)
         run.say("writing the items")
-        items, item_counts = selected.together().keep(chosen, Item, ItemCounts, at=at, columnar=True)
+        items, item_counts, gaps = selected.together().keep(chosen, Item, ItemCounts, Gap, at=at, columnar=True)
         run.say("writing what is missing")
-        (missing,) = selected.missing().keep(merged, Missing, at=at)
+        (missing,) = selected.missing(gaps).keep(merged, Missing, at=at)
         counts = {
             **_asked(selected.asked),
             **sums(item_counts, ItemCounts._fields),

@@ -26,19 +26,13 @@ PAGE_BITS = 10
 
 
 class BlockRow(NamedTuple):
-    """A block with verified entries, and its page. ``newest`` is their greatest number.
-
-    ``bits`` has a bit for each number of the block, set if it is verified. It is null if none up to ``newest`` is
-    missing, which is the usual case and saves 512 bytes. ``ends``: ``newest`` is the last number of the block.
-    """
+    """A block with verified entries, and its page. ``newest`` is their greatest number."""
 
     author: bytes
     log: int
     block: int
     page: int
     newest: int
-    ends: bool
-    bits: bytes | None
 
 
 class PageRow(NamedTuple):

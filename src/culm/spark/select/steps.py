@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.select.gaps import Complete, Lacking, Missing, Reached, Wanting, completed, lacking, merged
+from culm.spark.select.gaps import Missing, merged
 from culm.spark.select.held import FoundRow, Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.pages import BlockRow, LogRow, PageRow, linked, paged
@@ -70,14 +70,6 @@ class BarePage(NamedTuple):
     blocks: bytes
 
 
-class LogEnd(NamedTuple):
-    """The greatest verified number of a log."""
-
-    author: bytes
-    log: int
-    reached: int
-
-
 class Selecting:
     """A selection on its way, on either engine. ``verification`` must keep the entries."""
 
@@ -85,12 +77,11 @@ class Selecting:
         self._segments = verification.segments.join(verification.outcomes, SEGMENT, Judged)
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
-        self._blocks: Table[BlockRow]
-        (self._blocks,) = self._segments.select(FoundRow).keep(present, BlockRow)
-        pages: Table[PageRow] = self._blocks.spread((*LOG, "page"), ("block",)).map(paged, PageRow)
+        blocks = self._segments.select(FoundRow).map(present, BlockRow)
+        pages = blocks.spread((*LOG, "page"), ("block",)).map(paged, PageRow)
         self._pages: Table[PageRow]
-        self._pages, self._logs = pages.spread(LOG, ("page",)).keep(linked, PageRow, LogRow)
-        requested = self.asked.join(self._logs, LOG, Request, outer=True)
+        self._pages, logs = pages.spread(LOG, ("page",)).keep(linked, PageRow, LogRow)
+        requested = self.asked.join(logs, LOG, Request, outer=True)
         pieces, far, wide, gaps = requested.keep(cut, Piece, Far, Wide, Gap, columnar=True)
         more, further = self._spans(far, wide).keep(spread, Piece, Gap, columnar=True)
         self._pieces: Table[Piece] = pieces.union(more)
@@ -113,13 +104,9 @@ class Selecting:
         shared = self._pieces.dealt(popular, BLOCK, "requester", Together)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
-    def missing(self) -> Table[Gap]:
-        """The gaps, sorted as ``merged`` takes them."""
-        ends = self._logs.select(LogEnd, reached="newest")
-        complete, incomplete = self._blocks.join(ends, LOG, Reached).keep(completed, Complete, Lacking)
-        wanting = self._pieces.without(complete, BLOCK).join(incomplete, BLOCK, Wanting, outer=True)
-        gaps = wanting.map(lacking, Gap).union(self._gaps)
-        return gaps.spread(("requester", *LOG), ("reason", "first"))
+    def missing(self, inside: Table[Gap]) -> Table[Gap]:
+        """All gaps, sorted as ``merged`` takes them. ``inside``: those that ``chosen`` finds inside blocks."""
+        return inside.union(self._gaps).spread(("requester", *LOG), ("reason", "first"))
 
 
 def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted | Popular]:
@@ -161,5 +148,7 @@ def select_entries(
     engine = OnSpark(entries.sparkSession)
     asked = SparkTable(engine, Given, given(requests))
     found = Selecting(verified(entries, signatures=signatures, keep=True), asked, {})
-    items = found.together().map(partial(chosen, encoded=encoded), Item, columnar=True)
-    return Selection(frame_of(items), frame_of(found.missing().map(merged, Missing)), frame_of(found.refused))
+    together = found.together()
+    items = together.map(partial(chosen, encoded=encoded), Item, columnar=True)
+    gaps = together.map(partial(chosen, encoded=False), Gap, columnar=True)
+    return Selection(frame_of(items), frame_of(found.missing(gaps).map(merged, Missing)), frame_of(found.refused))

@@ -72,13 +72,16 @@ class Location:
         """Arrow's file system for it, and the path there. ``ConfigError`` if nothing knows the scheme."""
         return filesystem(self.uri, self.settings)
 
-    def open(self) -> BinaryIO:
-        """The file as a stream that can seek. ``ConfigError``, naming it, if it cannot be opened."""
+    def open(self, buffer: int = _BUFFER) -> BinaryIO:
+        """The file as a stream that can seek. ``ConfigError``, naming it, if it cannot be opened.
+
+        ``buffer``: how many bytes one request to another machine fetches, at least.
+        """
         with said(self.uri):
             if self.is_local:
                 return Path(self.uri).open("rb")
             system, path = self.filesystem()
-            return cast("BinaryIO", io.BufferedReader(system.open_input_file(path), _BUFFER))
+            return cast("BinaryIO", io.BufferedReader(system.open_input_file(path), buffer))
 
     def listed(self) -> Iterator[Listed]:
         """The files that it means: itself, all files below a folder, or those that a glob matches.

@@ -70,7 +70,7 @@ def _made(name: str) -> Any:  # noqa: ANN401 - Spark's types know functions of o
 
 
 def _decode(encoded: pa.Array) -> pa.Array:
-    return decoded(encoded.to_pylist())
+    return decoded(encoded)
 
 
 def _is_signed(encoded: pa.Array) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Columns of numpy as arrays of Arrow, without a Python object for each value."""
+"""Columns of numpy as arrays of Arrow and back, without a Python object for each value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import pyarrow as pa
 
 from culm.bamboo import YAMF_BYTES
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.batches.fields import Bytes, Numbers
+from culm.spark.batches.fields import Bytes, Fields, Numbers, padded
+
+
+def fields_of(encoded: pa.Array | pa.ChunkedArray) -> Fields:
+    """The fields of the values of a binary column; null counts as an empty value, and so is not an entry."""
+    whole = encoded.cast(pa.large_binary())
+    whole = (whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole).fill_null(b"")
+    _, offsets, data = whole.buffers()
+    bounds = np.frombuffer(offsets or bytes(8), np.int64, len(whole) + 1, whole.offset * 8)
+    values = padded(memoryview(data or b"")[int(bounds[0]) : int(bounds[-1])])
+    return Fields.decode(values, bounds[:-1] - bounds[0], bounds[1:] - bounds[0])
 
 
 def decimals(numbers: Numbers) -> pa.Array:

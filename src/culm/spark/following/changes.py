@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, functions
 from culm.spark.batches.arrays import names
 from culm.spark.batches.fields import Bytes
 from culm.spark.batches.payload import STATES
-from culm.spark.runtime.columns import Batch, Row
+from culm.spark.runtime.columns import Batch, combined
+from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.steps import CountsRow, JudgedRow
 from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, Verdict
 
@@ -21,20 +22,18 @@ NEW, REASON = "new", "reason"
 KINDS = (REASON, "payload", "certified", "verdict", NEW)
 """What may have changed, the most important last: a row names the last of these that has."""
 
-Change = cast(
-    "type[Row]",
-    cast("Any", NamedTuple)(
-        "Change",
-        [
-            *get_type_hints(Verdict, include_extras=True).items(),
-            ("change", str),
-            ("verdict_before", str | None),
-            ("certified_before", bool | None),
-            ("payload_before", str | None),
-        ],
-    ),
-)
-"""The columns of ``Verdict``, then what has changed (``KINDS``), and what was said before; null for a new entry.
+
+class Before(NamedTuple):
+    """What has changed (``KINDS``), and what was said before; null for a new entry."""
+
+    change: str
+    verdict_before: str | None
+    certified_before: bool | None
+    payload_before: str | None
+
+
+Change = combined("Change", __name__, Verdict, Before)
+"""The columns of ``Verdict``, then those of ``Before``.
 
 ``reason``: the entry is not verified, as before, and the reason is perhaps another one. A state remembers verdicts, but
 not their reasons (``verification.verdicts``).
@@ -62,7 +61,7 @@ def _with_before(verdicts: pa.RecordBatch, said: Bytes, before: Bytes) -> pa.Rec
         _unless(new, pa.array((was & CERTIFIED) != 0)),
         _unless(new, names(STATES, (was & PAYLOAD).astype(np.int8))),
     )
-    for name, column in zip(("change", "verdict_before", "certified_before", "payload_before"), columns, strict=True):
+    for name, column in zip(Before._fields, columns, strict=True):
         verdicts = verdicts.append_column(name, column)
     return verdicts
 
@@ -74,6 +73,6 @@ def _unless(rows: Bytes, column: pa.Array) -> pa.Array:
 
 def replayed(changes: DataFrame) -> DataFrame:
     """The table of verdicts that a change feed leads to: of each entry the verdict of its last ``batch``."""
-    key, rest = ("author", "log_id", "seqnum", "entry_hash"), Verdict._fields[4:]
+    rest = [name for name in Verdict._fields if name not in KEY]
     last = functions.max_by(functions.struct(*rest), "batch").alias("last")
-    return changes.groupBy(*key).agg(last).select(*key, "last.*")
+    return changes.groupBy(*KEY).agg(last).select(*KEY, "last.*")

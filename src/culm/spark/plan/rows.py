@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, encode_varu64
 from culm.errors import ConfigError, EncodingError
@@ -161,7 +161,8 @@ class Pass:
             for log in self._logs(of_bucket):
                 yield from log.transfers(splitter, lines)
                 for item in log.unserved:
-                    yield Unserved(item.peer, *log.place, *_range(*item[1:5]), item.reason)
+                    piece, entries = _range(item.first, item.last, item.content, item.sizes)
+                    yield Unserved(item.peer, *log.place, piece, entries, item.reason)
 
     def _logs(self, rows: Iterable[Checked]) -> Iterator[_Log]:
         for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
@@ -197,15 +198,25 @@ class _Log(NamedTuple):
 
     def transfers(self, splitter: Splitter, lines: Lines) -> Iterator[Transfer]:
         """The transfers. Neighbouring ones that differ in nothing else are put together into one row."""
-        runs: defaultdict[tuple[Any, ...], Runs] = defaultdict(Runs)
+        runs: defaultdict[_Way, Runs] = defaultdict(Runs)
         for demand in self.demands:
-            for *way, first, last in splitter.transfers(demand, self.size(demand.content), lines):
-                runs[*way, demand.content, demand.sizes].add(first, last)
-        for requester, source, round_, content, sizes in sorted(runs):
-            for first, last in runs[requester, source, round_, content, sizes]:
-                piece, entries = _range(first, last, content, sizes)
-                moved = entries * self.size(content)
-                yield Transfer(requester, source, *self.place, round_, piece, entries, moved)
+            for requester, source, round_, first, last in splitter.transfers(demand, self.size(demand.content), lines):
+                runs[_Way(requester, source, round_, demand.content, demand.sizes)].add(first, last)
+        for way, of_way in sorted(runs.items()):
+            for first, last in of_way:
+                piece, entries = _range(first, last, way.content, way.sizes)
+                moved = entries * self.size(way.content)
+                yield Transfer(way.requester, way.source, *self.place, way.round, piece, entries, moved)
+
+
+class _Way(NamedTuple):
+    """What neighbouring transfers must have in common to be one row."""
+
+    requester: str
+    source: str
+    round: int
+    content: int
+    sizes: Sizes
 
 
 def _range(first: int, last: int, content: int, sizes: Sizes) -> tuple[bytes, int]:

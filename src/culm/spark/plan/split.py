@@ -175,7 +175,7 @@ class _Line:
     def __init__(self, arcs: Arcs) -> None:
         self._arcs = arcs
         self._at = 0
-        self._left = arcs[0][1]
+        self._peer, self._left = arcs[self._at]
 
     def take(self, first: int, last: int, size: int) -> Iterator[tuple[str, int, int]]:
         """Divide the next entries, of ``size`` bytes each, among the peers: peer, first and last number.
@@ -188,12 +188,13 @@ class _Line:
             if size and self._at < len(self._arcs) - 1:
                 count = min(count, max(0, (2 * self._left + size) // (2 * size)))
             if count:
-                yield self._arcs[self._at][0], first, first + count - 1
+                yield self._peer, first, first + count - 1
             first += count
             self._left -= count * size
             if first <= last:
                 self._at += 1
-                self._left += self._arcs[self._at][1]
+                self._peer, share = self._arcs[self._at]
+                self._left += share
 
 
 def arcs_by_bucket(

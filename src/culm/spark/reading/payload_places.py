@@ -14,15 +14,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
-import numpy as np
 import pyarrow as pa
+from pyarrow.compute import field
 
 from culm.bamboo import PayloadHasher
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import CulmError, PayloadMismatch
-from culm.spark.batches.fields import DIGEST_BYTES, Fields, cut, padded
+from culm.spark.batches.arrays import fields_of
+from culm.spark.batches.fields import DIGEST_BYTES, cut
 from culm.spark.batches.payload import HELD, PayloadFrame
 from culm.spark.reading.inputs import SQLITE_MAGIC, opened_store
 from culm.spark.storage import Location, Settings, settings_here
@@ -54,26 +55,22 @@ _OPEN = 16
 
 def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:
     """The payloads that a batch of ``found.EntryRow`` says are held; not empty ones: there is nothing to read."""
-    columns = (batch.column(name).to_pylist() for name in ("source", "offset", "encoded", "payload_state"))
-    held = [
-        (source, offset, encoded)
-        for source, offset, encoded, state in zip(*columns, strict=True)
-        if state == HELD and encoded is not None and source is not None and offset is not None
-    ]
-    if held:
-        end = np.cumsum([len(encoded) for _, _, encoded in held], dtype=np.int64)
-        data = padded(b"".join(encoded for _, _, encoded in held))
-        fields = Fields.decode(data, np.append(0, end[:-1]), end)
-        some = (fields.good & (fields.size > 0)).nonzero()[0]
-        digests = cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)
-        for row, digest in zip(some.tolist(), digests, strict=True):
-            yield PlaceRow(YAMF_PREFIX + digest.tobytes(), held[row][0], held[row][1])
-    columns = (batch.column(name).to_pylist() for name in ("source", "offset", "payload_frame"))
-    for source, offset, frame in zip(*columns, strict=True):
-        if frame is not None and source is not None and offset is not None:
-            found = PayloadFrame.decode(frame)
-            if found.size:
-                yield PlaceRow(found.payload_hash, source, offset)
+    placed = batch.filter(field("source").is_valid() & field("offset").is_valid())
+    held = placed.filter((field("payload_state") == HELD) & field("encoded").is_valid())
+    fields = fields_of(held.column("encoded"))
+    some = (fields.good & (fields.size > 0)).nonzero()[0]
+    digests = cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)
+    for source, offset, digest in zip(*_cells(held.take(pa.array(some)), "source", "offset"), digests, strict=True):
+        yield PlaceRow(YAMF_PREFIX + digest.tobytes(), source, offset)
+    framed = placed.filter(field("payload_frame").is_valid())
+    for source, offset, frame in zip(*_cells(framed, "source", "offset", "payload_frame"), strict=True):
+        found = PayloadFrame.decode(frame)
+        if found.size:
+            yield PlaceRow(found.payload_hash, source, offset)
+
+
+def _cells(batch: pa.RecordBatch, *names: str) -> Iterator[list[Any]]:
+    return (batch.column(name).to_pylist() for name in names)
 
 
 # -- reading there --------------------------------------------------------------------------------------------------

@@ -191,11 +191,13 @@ def _entry_page(
             values |= {"first": piece.numbers[0], "last": piece.numbers[1], "high": piece.high, "page": _PAGE}
             cursor = connection.execute(_BY_LOG.format(numbers=numbers), values)
         rows = all_rows(cursor, ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
-        if not rows:
-            return [], after
-        reached = rows[-1][3:]
-        in_order(after, reached)
-        complete = [row[0] for row in rows if row[2] == PayloadState.COMPLETE] if wanted.reads_payloads else []
+        reached, complete = after, list[int]()
+        for row_id, _, state, *place in rows:
+            reached = tuple(place)
+            if state == PayloadState.COMPLETE and wanted.reads_payloads:
+                complete.append(row_id)
+        if rows:
+            in_order(after, reached)
         payloads = _payloads(database, sorted(complete), wanted.payload_limit)
     found = [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state, *_ in rows]
     return found, reached

@@ -37,7 +37,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("counting forks and rejects")
     forks, rejects = queries.forks(), queries.rejects()
     say("looking at single logs")
-    shown = queries.coverage({(log.author, log.log_id) for log in (*troubled, *largest)})
+    shown = queries.coverage({log.log for log in (*troubled, *largest)})
     return numbers.Numbers(
         name=source.folder.name,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

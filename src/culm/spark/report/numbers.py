@@ -16,6 +16,7 @@ from pyarrow import parquet
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.shell import Result
+from culm.types import Log
 
 WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
@@ -57,6 +58,11 @@ class LogNumbers(NamedTuple):
     claimed_bytes: Sum
     held_bytes: Sum
     copies: int
+
+    @property
+    def log(self) -> Log:
+        """The log that it is about."""
+        return self.author, self.log_id
 
     def payloads(self) -> dict[str, int]:
         """The entries by the state of their payload."""

@@ -203,6 +203,6 @@ def pieces(cells: Sequence[CoverageNumbers]) -> dict[Log, Strip]:
 def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
     strips = pieces(numbers.coverage)
-    found = {log[:2]: LogView(log, strips.get(log[:2], [])) for log in (*numbers.troubled, *numbers.largest)}
-    troubled = [found.pop(log[:2]) for log in numbers.troubled]
+    found = {log.log: LogView(log, strips.get(log.log, [])) for log in (*numbers.troubled, *numbers.largest)}
+    troubled = [found.pop(log.log) for log in numbers.troubled]
     return troubled, [*found.values()]

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
 
+from pyspark.sql import Row
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from culm.bamboo import MAX_U64, Entry
@@ -37,7 +38,6 @@ from culm.types import Log
 from culm.wire.places import log_text, parse_log
 
 Offset = dict[str, int]
-Row = tuple[object, ...]
 
 _CONNECT_SECONDS = 10.0  # until an address counts as unreachable; the query fails then, and Spark may start it again
 
@@ -95,7 +95,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             for log, (low, high) in spans.items():
                 found = peer.fetch(self._url, parse_log(log), low, high, self._options)
                 for batch in entry_batches(found, self._options):
-                    yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+                    yield from (Row(**row) for row in batch.to_pylist())
 
 
 class _Peer:

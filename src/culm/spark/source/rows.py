@@ -12,8 +12,8 @@ from pyarrow import compute
 from pyspark.sql.datasource import InputPartition
 
 from culm.bamboo.entry import SIGNATURE_BYTES
-from culm.spark.batches.arrays import decimals, fixed_binary, hashes
-from culm.spark.batches.fields import DIGEST_BYTES, Fields, Flags, Offsets, cut, padded, why_not
+from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
+from culm.spark.batches.fields import DIGEST_BYTES, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import table_rows
 from culm.spark.reading.found import Found
 from culm.spark.reading.inputs import Part, Piece
@@ -55,7 +55,7 @@ def entry_batches(found: Iterable[Found], options: Options) -> Iterator[pa.Recor
 
 
 def _batch(page: Sequence[Found], options: Options) -> pa.RecordBatch:
-    fields = _fields([row.encoded or b"" for row in page])
+    fields = fields_of(pa.array([row.encoded for row in page], pa.large_binary()))
     page = [_judged(row, good=bool(good)) for row, good in zip(page, fields.good, strict=True)]
     if options.rejects == "only":
         chosen = np.zeros(len(page), np.bool_)
@@ -108,9 +108,9 @@ DECODED = {
 """The fields of an entry, as SQL types."""
 
 
-def decoded(records: Sequence[bytes | None]) -> pa.Array:
+def decoded(encoded: pa.Array) -> pa.Array:
     """Entries as structs of their fields (``DECODED``); null where the bytes are not an entry."""
-    fields = _fields([record or b"" for record in records])
+    fields = fields_of(encoded)
     columns = [_COLUMNS[name](fields, (), EVERYTHING) for name in DECODED]
     return pa.StructArray.from_arrays(columns, names=list(DECODED), mask=pa.array(~fields.good))
 
@@ -120,12 +120,6 @@ def _judged(row: Found, *, good: bool) -> Found:
     if row.encoded is None or good or row.reason is not None:
         return row
     return row._replace(reason=why_not(row.encoded), payload_state=None)
-
-
-def _fields(records: Sequence[bytes]) -> Fields:
-    end = np.cumsum([len(record) for record in records], dtype=np.int64)
-    start = end - np.array([len(record) for record in records], np.int64)
-    return Fields.decode(padded(b"".join(records)), start, end)
 
 
 def _digests(fields: Fields, at: Offsets) -> pa.Array:

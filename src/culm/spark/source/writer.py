@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -34,6 +35,11 @@ class Written(WriterCommitMessage):
     """The files that a task wrote."""
 
     names: list[str]
+
+
+class _Row(NamedTuple):
+    entry: Entry
+    payload: bytes | None = None
 
 
 class BundlesWriter(DataSourceArrowWriter):
@@ -83,8 +89,8 @@ class BundlesWriter(DataSourceArrowWriter):
                 bundle.close()
         return Written(names)
 
-    def _bundle_of(self, row: tuple[Entry, bytes | None]) -> Log | None:
-        return row[0].log if self._by_log else None
+    def _bundle_of(self, row: _Row) -> Log | None:
+        return row.entry.log if self._by_log else None
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Move the files of the tasks that succeeded into the folder; called on the driver when all are done.
@@ -116,7 +122,7 @@ class BundlesWriter(DataSourceArrowWriter):
             system.delete_dir(staging)
 
 
-def _rows(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[tuple[Entry, bytes | None]]:
+def _rows(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[_Row]:
     """The entries of the rows, each with its payload if there is one; ``CulmError`` for a row that is no entry."""
     for batch in batches:
         values = [batch.column(column).to_pylist() for column in columns]
@@ -129,4 +135,4 @@ def _rows(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator
                 entry = Entry.decode(encoded)
             except EncodingError as error:
                 raise CulmError(f"a row cannot be written, because it is not an entry: {error}") from error
-            yield entry, payload[0] if payload else None
+            yield _Row(entry, *payload)

@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyarrow import compute
 
 from culm.errors import ConfigError, EncodingError
-from culm.spark.batches.fields import Fields, Offsets, padded, why_not
+from culm.spark.batches.arrays import fields_of
+from culm.spark.batches.fields import Fields, Offsets, why_not
 from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.spark.batches.slices import Shelf
@@ -130,13 +131,13 @@ class _Records:
 
     @classmethod
     def of(cls, encoded: pa.ChunkedArray) -> _Records:
-        records = cls(_decoded(encoded), None)
+        records = cls(fields_of(encoded), None)
         good = records.fields.good
         starts = records._starts()
         if len(starts) * _SHORT_RUNS <= len(good) or len(good) < _SHORT_RUNS:
             return records
         order = np.lexsort((records.fields.seq, *reversed(records._key_columns()), ~good))
-        return cls(_decoded(encoded.take(_indices(order))), order)
+        return cls(fields_of(encoded.take(pa.array(order))), order)
 
     def _key_columns(self) -> tuple[npt.NDArray[np.uint64], ...]:
         authors = self._authors.view(np.uint64)
@@ -173,34 +174,6 @@ class _Records:
         return Pack.of_entries(self.fields.take(slice(low, high)), of_rows)
 
 
-def _decoded(encoded: pa.ChunkedArray) -> Fields:
-    """The fields of the values of a binary column; null counts as an empty value, and so is not an entry."""
-    values, lengths = [], [np.zeros(0, np.int64)]
-    for chunk in encoded.chunks:
-        data, bounds = _values(chunk)
-        values.append(data)
-        lengths.append(np.diff(bounds))
-    length = np.concatenate(lengths)
-    end = np.cumsum(length)
-    return Fields.decode(padded(*values), end - length, end)
-
-
-def _values(chunk: pa.Array) -> tuple[memoryview, Offsets]:
-    """The bytes of the values of a binary array, and where each begins and the last ends."""
-    chunk = chunk.cast(pa.large_binary())
-    if chunk.null_count:
-        chunk = chunk.fill_null(b"")
-    _, offsets, data = chunk.buffers()
-    if offsets is None or not len(chunk):
-        return memoryview(b""), np.zeros(1, np.int64)
-    bounds = np.frombuffer(offsets, np.int64, len(chunk) + 1, chunk.offset * 8)
-    return memoryview(data if data is not None else b"")[int(bounds[0]) : int(bounds[-1])], bounds
-
-
-def _indices(order: Offsets) -> pa.Array:
-    return pa.array(order)
-
-
 def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
     """The ranks of payload states; ``ConfigError`` for an unknown one, since the caller's table is then wrong."""
     known = compute.fill_null(states, ABSENT)
@@ -213,5 +186,5 @@ def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
 
 def _rows(table: pa.Table, rows: Offsets) -> Iterator[Unread]:
     names = ("source", "offset", "encoded", "payload_frame", "reason")
-    some = table.select(names).take(_indices(rows))
+    some = table.select(names).take(pa.array(rows))
     yield from zip(*(some.column(name).to_pylist() for name in names), strict=True)

@@ -118,8 +118,7 @@ class _Judge:
         self._expected = {}
         for row in authentic.nonzero()[0].tolist():
             links = records.links_of(row)
-            digests = [digest for _, digest in links]
-            backlink, lipmaalink = (*digests, None, None)[:2]
+            backlink, lipmaalink, *_ = (*(digest for _, digest in links), None, None)
             digest = records.digest[row].tobytes()
             ends = bool(records.fields.is_end[row])
             auditor.add_fields(int(records.seq[row]), digest, backlink, lipmaalink, is_end=ends)

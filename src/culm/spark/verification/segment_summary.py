@@ -96,7 +96,7 @@ class Summary:
         return externals // 8 + 1
 
 
-def _packed(kind: struct.Struct, rows: Iterable[tuple[object, ...]]) -> bytes:
+def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
     return b"".join([kind.pack(*row) for row in rows])
 
 
@@ -117,4 +117,4 @@ class Vouched:
     def add(self, summary: Summary) -> None:
         """Take what a segment expects below itself; judge it again before, if ``of`` has entries of it."""
         expected = self._expected.union(summary.externals, summary.contradicting or ())
-        self._expected = {pair for pair in expected if pair[0] < summary.low}
+        self._expected = {(number, digest) for number, digest in expected if number < summary.low}

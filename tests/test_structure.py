@@ -20,7 +20,7 @@ ALLOWED = {
     "staging": set(),
     "native": set(),
     "bamboo": {"errors", "native", "staging"},
-    "wire": {"types", "errors", "bamboo"},
+    "wire": {"types", "errors", "bamboo", "native"},
     "bushbaby": {"types", "errors", "bamboo", "ranges", "wire"},
     "transfer": {"types", "bamboo"},
     "intervals": {"types", "errors", "bamboo", "ranges", "transfer", "wire"},

@@ -9,6 +9,7 @@ from culm.errors import ConfigError, EncodingError, LocalProtocolError, Place, R
 from culm.wire import cbor
 from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.bymux import INFINITE, WRITE, Event, Multiplexer, Received, Stream, packet, pull_packet
+from culm.wire.compression import new_decoder, new_encoder
 from culm.wire.lzfoo import Decoder, Encoder, LZFooError, pull_head
 from culm.wire.places import log_text, parse_log_or_place, place_text
 from culm.wire.stlv import StlvReader, encode_header
@@ -82,9 +83,24 @@ def heads(data: bytes) -> None:
 
 
 def lzfoo(data: bytes) -> None:
-    """Two messages in pieces: each decodes to what a plain reading of its elements gives, or both refuse it."""
-    decoder, history = Decoder(_WINDOW), bytearray()
-    half = len(data) // 2
+    """Two messages in pieces: each decodes to what a plain reading of its elements gives, or both refuse it.
+
+    In Python, and by the native core where it is.
+    """
+    refused = []
+    for decoder in (Decoder(_WINDOW), new_decoder(_WINDOW)):
+        try:
+            _decode_twice(data, decoder)
+        except LZFooError as error:
+            refused.append(error)
+    assert len({(str(error), error.offset) for error in refused}) <= 1
+    assert len(refused) in (0, 2)
+    if refused:
+        raise refused[0]
+
+
+def _decode_twice(data: bytes, decoder: Decoder) -> None:
+    history, half = bytearray(), len(data) // 2
     for part in (data[:half], data[half:]):
         size, message = int.from_bytes(part[:2], "big"), part[3:]
         expected = _plainly(message, history, size)
@@ -127,12 +143,13 @@ def _plainly(message: bytes, history: bytearray, size: int) -> bytes | None:
 
 
 def encoder(data: bytes) -> None:
-    """Whatever is encoded, in any pieces, decodes to itself."""
+    """Whatever is encoded, in any pieces, decodes to itself; the native core, where it is, writes the same bytes."""
     head, rest = data[:2].ljust(2, b"\0"), data[2:]
     most, cut = head[0] / 100, head[1]
-    encoder_, decoder = Encoder(_WINDOW), Decoder(_WINDOW)
+    encoder_, other, decoder = Encoder(_WINDOW), new_encoder(_WINDOW), Decoder(_WINDOW)
     for text in pieces(rest * (1 + cut % 3), cut * 8):
         encoded = encoder_.encode_if_smaller(text, most)
+        assert encoded == other.encode_if_smaller(text, most)
         if encoded is None:
             continue
         decoder.begin(len(text))

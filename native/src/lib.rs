@@ -6,12 +6,13 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+pub mod lzfoo;
 pub mod signatures;
 
 use signatures::{NoRandomBits, SIGNATURE_BYTES, Signed};
 
 /// What `culm.native` expects; counts up when a function changes its meaning.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 /// Where an entry has its author: docs/specs/bamboo.md, "Entries".
 const AUTHOR: std::ops::Range<usize> = 1..33;
 
@@ -40,5 +41,6 @@ fn parts(entry: &[u8]) -> Option<Signed<'_>> {
 fn culm_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    lzfoo::add(module)?;
     module.add_function(wrap_pyfunction!(accepted, module)?)
 }

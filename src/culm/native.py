@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 1  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 2  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -23,6 +23,36 @@ class Core(Protocol):
         Entries of one author are quick if they are hundreds; below eight nothing is accepted. ``ValueError`` if
         an entry is shorter than an author and a signature; ``OSError`` if the system has no random bits.
         """
+
+    def LZFooDecoder(self, window: int, /) -> "LZFooDecoder":  # noqa: N802 - a class of the core
+        """A decoder that remembers the last ``window`` bytes of its output."""
+
+    def LZFooEncoder(self, window: int, /) -> "LZFooEncoder":  # noqa: N802 - a class of the core
+        """An encoder that remembers the last ``window`` bytes of its input."""
+
+
+class LZFooDecoder(Protocol):
+    """``culm.wire.lzfoo.Decoder`` without what is cheap in Python."""
+
+    def begin(self, size: int, /) -> None:
+        """A message begins that decodes to ``size`` bytes."""
+
+    def decode(self, data: bytes, at: int, /) -> tuple[bytes, int, bool]:
+        """The next piece of the output, the offset reached in ``data``, and whether there is more to decode.
+
+        If there is no more, the bytes from that offset on are the beginning of an element. ``ValueError`` with a
+        message and an offset if ``data`` is not LZFoo.
+        """
+
+    def missing(self) -> tuple[int, int]:
+        """How many bytes are still to come of a literal, and of the message's output."""
+
+
+class LZFooEncoder(Protocol):
+    """``culm.wire.lzfoo.Encoder``."""
+
+    def encode_if_smaller(self, data: bytes, most: float, /) -> bytes | None:
+        """The elements of a message, or None if they have more than ``most`` of its size."""
 
 
 def _find() -> tuple[Core | None, str]:

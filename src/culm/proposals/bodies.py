@@ -8,7 +8,7 @@ Until then nothing behind those bytes is read either, because it may refer to th
 from collections.abc import Iterator
 
 from culm.proposals.data import Compressed, DataMessage, Raw
-from culm.wire.lzfoo import Decoder
+from culm.wire.compression import new_decoder
 
 
 class Bodies:
@@ -16,14 +16,14 @@ class Bodies:
 
     def __init__(self, most: int) -> None:
         self.left = 0  # bytes that are still to come, as they stand on the wire
-        self._decoder = Decoder(0)
+        self._decoder = new_decoder(0)
         self._decoding = False
         self._decoded: Iterator[bytes] | None = None  # what bytes that came decode to, and is left for later
         self._room = self._most = most  # decoded bytes that may still be handed out
 
     def agree(self, window: int) -> None:
         """The peer may refer back to so many bytes of earlier payloads."""
-        self._decoder = Decoder(window)
+        self._decoder = new_decoder(window)
 
     @property
     def is_held(self) -> bool:

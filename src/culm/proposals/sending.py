@@ -18,6 +18,7 @@ from culm.proposals.setup import Setup
 from culm.proposals.states import Said
 from culm.transfer import Source
 from culm.types import Log
+from culm.wire.compression import new_encoder
 from culm.wire.lzfoo import Encoder
 
 _LEAST_PIECE = 4096  # Bytes of a payload that a turn sends at least, because each piece has a head and a turn its cost.
@@ -41,7 +42,7 @@ class Sender:
         """Setup and windows are known: items may be sent."""
         self._agreed = agreed
         if agreed.send_window:
-            self._encoder = Encoder(agreed.send_window)
+            self._encoder = new_encoder(agreed.send_window)
 
     # -- turns -------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+pub mod fingerprints;
 pub mod lzfoo;
 pub mod signatures;
 
@@ -42,5 +43,6 @@ fn culm_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     lzfoo::add(module)?;
+    module.add_function(wrap_pyfunction!(fingerprints::fingerprints, module)?)?;
     module.add_function(wrap_pyfunction!(accepted, module)?)
 }

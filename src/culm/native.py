@@ -24,6 +24,13 @@ class Core(Protocol):
         an entry is shorter than an author and a signature; ``OSError`` if the system has no random bits.
         """
 
+    def fingerprints(self, sums: bytes, low: bytes, high: bytes, /) -> bytes:
+        """The fingerprints (16 bytes each) of ranges of a sealed set.
+
+        ``sums``: of the first 0, 1, 2, ... ids modulo 2^256, 32 little-endian bytes each. ``low`` and ``high``: 64-bit
+        positions in the byte order of the machine. ``ValueError`` if a range lies outside.
+        """
+
     def LZFooDecoder(self, window: int, /) -> "LZFooDecoder":  # noqa: N802 - a class of the core
         """A decoder that remembers the last ``window`` bytes of its output."""
 

@@ -11,7 +11,7 @@ Specification: docs/specs/negentropy.md.
 from typing import TYPE_CHECKING
 
 from culm.negentropy.codec import MalformedMessage, Mode, Range, read_ranges
-from culm.negentropy.reconciler import Negentropy, Split, even, newest_listed
+from culm.negentropy.reconciler import Negentropy, Split, even, newest_listed, sparing
 from culm.negentropy.storage import Storage, SubRange
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ __all__ = [
     "even",
     "newest_listed",
     "read_ranges",
+    "sparing",
 ]
 
 

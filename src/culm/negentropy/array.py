@@ -9,29 +9,34 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from hashlib import sha256
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from culm.negentropy.codec import ID_BYTES, INFINITY
-from culm.negentropy.storage import Storage
+from culm import native
+from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY
+from culm.negentropy.storage import Storage, shortest_prefix
 
+U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
+I64 = npt.NDArray[np.int64]
 
 # Records after the last bound that are searched first. Most bounds are that near, so that the search takes eight steps
 # instead of twenty; a bound beyond costs one comparison more.
 _NEAR = 256
-# Parts of 32 bits that a 256-bit sum is computed in: numpy has no larger integers than 64 bits, and in those 2^32
-# numbers of 32 bits add up without an overflow.
-_LANES = 8
+_LANES = 4  # of 64 bits, the largest integers of numpy, in a sum of 256 bits
 
 
 class ArrayStorage(Storage):
     """A sealed set in memory: 72 bytes a record (timestamp 8, id 32, sum 32)."""
 
-    __slots__ = ("_ids", "_length", "_sums", "_timestamps")
+    __slots__ = ("_ids", "_length", "_numbers", "_sums", "_timestamps")
 
-    def __init__(self, timestamps: U64, ids: npt.NDArray[np.uint8]) -> None:
+    in_arrays: ClassVar[bool] = True
+
+    def __init__(self, timestamps: U64, ids: U8) -> None:
         """``timestamps``: n unsigned 64-bit numbers below 2^64 - 1; ``ids``: n rows of 32 bytes; in any order.
 
         ``ValueError`` for other shapes, the infinite timestamp, or the same record twice.
@@ -48,7 +53,8 @@ class ArrayStorage(Storage):
         if len(same) and bool((ids[same] == ids[same + 1]).all(axis=1).any()):
             raise ValueError("the set has the same record twice")
         self._length = len(timestamps)
-        self._timestamps: memoryview = timestamps.data
+        self._numbers = timestamps
+        self._timestamps: memoryview = timestamps.data  # the same; a single one is read faster from a view
         self._ids: memoryview = ids.reshape(-1).data
         self._sums = _prefix_sums(ids).tobytes()  # sliced faster than a view
 
@@ -100,8 +106,66 @@ class ArrayStorage(Storage):
         """The sum modulo 2^256 of the ids before a position."""
         return int.from_bytes(self._sums[position * ID_BYTES : (position + 1) * ID_BYTES], "little")
 
+    # -- many at once ----------------------------------------------------------------------------------------------
 
-def _sorted(timestamps: U64, ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
+    def positions(self, timestamps: U64, prefixes: dict[int, bytes], low: int) -> I64:
+        """The positions of ascending bounds from ``low`` on; ``prefixes``: by their place, of those that have one."""
+        found = self._numbers.searchsorted(timestamps)
+        for place, prefix in prefixes.items():
+            found[place] = self.position(int(timestamps[place]), prefix, int(found[place - 1]) if place else low)
+        return found
+
+    def bounds(self, positions: I64) -> tuple[U64, dict[int, bytes]]:
+        """The shortest bounds before records: timestamps; and by their place the prefixes of those that need one."""
+        timestamps = self._numbers[positions]
+        tied = (self._numbers[positions - 1] == timestamps).nonzero()[0]
+        return timestamps, {
+            place: shortest_prefix(self.id(position - 1), self.id(position))
+            for place, position in zip(tied.tolist(), positions[tied].tolist(), strict=True)
+        }
+
+    def fingerprints(self, low: I64, high: I64) -> bytes:
+        """The fingerprints, in a row, of the records from each of ``low`` to before the same one of ``high``."""
+        if native.core is not None:
+            return native.core.fingerprints(self._sums, low.tobytes(), high.tobytes())
+        sums = np.frombuffer(self._sums, "<u8").reshape(-1, _LANES)
+        counts = high - low
+        hashed = _differences(sums[high], sums[low])
+        if len(counts) and int(counts.max()) < 0x80:
+            return _hashes(hashed, counts[:, None])
+        found = np.empty((len(counts), FINGERPRINT_BYTES), np.uint8)
+        for digits in range(1, 10):
+            alike = ((counts >> 7 * digits == 0) & ((counts >> 7 * (digits - 1) > 0) | (digits == 1))).nonzero()[0]
+            if len(alike):
+                number = counts[alike, None] >> np.arange(7 * (digits - 1), -1, -7) & 0x7F
+                number[:, :-1] |= 0x80
+                hashes = np.frombuffer(_hashes(hashed[alike], number), np.uint8)
+                found[alike] = hashes.reshape(-1, FINGERPRINT_BYTES)
+        return found.tobytes()
+
+
+def _differences(numbers: U64, others: U64) -> U64:
+    """Of 256-bit numbers, modulo 2^256: n rows of four lanes, the lowest first."""
+    result = numbers - others
+    borrows = numbers < others
+    for lane in range(1, _LANES):
+        borrow = borrows[:, lane - 1]
+        borrows[:, lane] |= borrow & (result[:, lane] == 0)
+        result[:, lane] -= borrow
+    return result
+
+
+def _hashes(sums: U64, counts: I64) -> bytes:
+    """The fingerprints, in a row, of n sums with their counts; n rows of digits, equally many for each."""
+    width = ID_BYTES + counts.shape[1]
+    table = np.empty((len(sums), width), np.uint8)
+    table[:, :ID_BYTES] = sums.view(np.uint8)
+    table[:, ID_BYTES:] = counts
+    data = table.tobytes()
+    return b"".join([sha256(data[at : at + width]).digest()[:FINGERPRINT_BYTES] for at in range(0, len(data), width)])
+
+
+def _sorted(timestamps: U64, ids: U8) -> npt.NDArray[np.intp]:
     """The order by timestamp, then id.
 
     Ids are compared only where timestamps are equal, and eight bytes at a time, because sorting rows of 40 bytes is
@@ -122,14 +186,20 @@ def _sorted(timestamps: U64, ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]
     return order
 
 
-def _prefix_sums(ids: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+def _prefix_sums(ids: U8) -> U8:
     """The sums modulo 2^256 of the first 0, 1, ... n ids, 32 little-endian bytes each."""
-    lanes = ids.view("<u4")
-    sums = np.zeros((len(ids) + 1, _LANES), dtype="<u4")
-    carry = np.zeros(len(ids), dtype=np.uint64)
+    lanes = ids.view("<u8")
+    sums = np.zeros((len(ids) + 1, _LANES), dtype="<u8")
+    carry: U64 | None = None  # out of the lanes below, up to each sum
     for lane in range(_LANES):
-        total = np.cumsum(lanes[:, lane], dtype=np.uint64)
-        total += carry
-        sums[1:, lane] = total  # keeps the lower half
-        np.right_shift(total, 32, out=carry)
+        added = np.ascontiguousarray(lanes[:, lane])
+        total = added.cumsum()
+        # A sum that is below its last addend has passed 2^64.
+        carries = (total < added).cumsum(dtype=np.uint64) if lane < _LANES - 1 else None
+        if carry is not None:
+            total += carry
+            if carries is not None:
+                carries += total < carry
+        sums[1:, lane] = total
+        carry = carries
     return sums.view(np.uint8).reshape(-1)

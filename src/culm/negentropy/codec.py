@@ -45,7 +45,7 @@ class Range(NamedTuple):
     """One range of a message, up to its bound (exclusive).
 
     ``timestamp`` and ``prefix`` are the bound; ``payload`` is a fingerprint, or the ids of a list in a row.
-    ``offset`` is where the range begins in the message.
+    ``offset`` is where the range begins in the message, ``end`` where it ends.
     """
 
     timestamp: int
@@ -53,6 +53,7 @@ class Range(NamedTuple):
     mode: int
     payload: bytes
     offset: int
+    end: int
 
 
 class MalformedMessage(RemoteProtocolError):
@@ -104,16 +105,17 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int]:
     raise MalformedMessage("truncated: a number is incomplete", at)
 
 
-def read_ranges(message: bytes) -> Iterator[Range]:
+def read_ranges(message: bytes, at: int = 1, before: tuple[int, bytes] = (0, b"")) -> Iterator[Range]:
     """The ranges of a message behind its version byte, in order, checked as they are read.
+
+    To go on in the middle, ``at`` is where a range begins, and ``before`` the bound in front of it.
 
     Accepted although no sender needs them: a bound equal to the one before (an empty range); an infinity bound with an
     id prefix, which is dropped; behind the infinity bound one more range up to infinity with a fingerprint, as
     senders with a frame limit write it.
     """
-    at = 1
     end = len(message)
-    timestamp, prefix = 0, b""
+    timestamp, prefix = before
     while at < end:
         offset = at
         was_infinite = timestamp == INFINITY
@@ -138,7 +140,7 @@ def read_ranges(message: bytes) -> Iterator[Range]:
             raise MalformedMessage("truncated: a range is incomplete", offset)
         if was_infinite and (mode != _FINGERPRINT or at + length != end):
             raise MalformedMessage("a second range reaches up to infinity", offset)
-        yield Range(timestamp, prefix, mode, message[at : at + length], offset)
+        yield Range(timestamp, prefix, mode, message[at : at + length], offset, at + length)
         at += length
 
 
@@ -168,21 +170,11 @@ def _read_bound(message: bytes, at: int, timestamp: int, before: bytes) -> tuple
     return timestamp, prefix, at
 
 
-class Writer:
-    """Writes the bounds of one message, in order, because each is written relative to the one before."""
-
-    __slots__ = ("_timestamp",)
-
-    def __init__(self) -> None:
-        self._timestamp = 0
-
-    def bound(self, timestamp: int, prefix: bytes) -> bytes:
-        """The bytes of the next bound, relative to the one before."""
-        if timestamp == INFINITY:
-            self._timestamp = timestamp
-            return b"\0\0"
-        difference = timestamp - self._timestamp
-        self._timestamp = timestamp
-        if difference < 0x7F:
-            return bytes((difference + 1, len(prefix))) + prefix
-        return encode_varint(difference + 1) + bytes((len(prefix),)) + prefix
+def encode_bound(timestamp: int, prefix: bytes, before: int) -> bytes:
+    """The bytes of a bound; ``before`` is the timestamp of the bound in front of it."""
+    if timestamp == INFINITY:
+        return b"\0\0"
+    difference = timestamp - before
+    if difference < 0x7F:
+        return bytes((difference + 1, len(prefix))) + prefix
+    return encode_varint(difference + 1) + bytes((len(prefix),)) + prefix

@@ -21,10 +21,25 @@ Specification: docs/specs/negentropy.md, "Reconciliation", "Splitting", "Frame l
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
+from itertools import islice
+from math import isqrt
+from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
-from culm.negentropy.codec import ID_BYTES, INFINITY, VERSION, VERSIONS, Mode, Range, Writer, encode_varint, read_ranges
+from culm.negentropy.codec import (
+    ID_BYTES,
+    INFINITY,
+    VERSION,
+    VERSIONS,
+    Mode,
+    encode_bound,
+    encode_varint,
+    read_ranges,
+)
 from culm.negentropy.storage import Storage, make_fingerprint
+
+if TYPE_CHECKING:
+    from culm.negentropy.batches import Batch
 
 BUCKETS = 16  # as in the reference implementations; see above
 # Bytes, as the references require. A frame must hold at least one split range; otherwise the session would never end.
@@ -35,6 +50,11 @@ _FRAME_RESERVE = 200  # Bytes kept free for the closing fingerprint, as many as 
 _STEP_WORK = 512
 _SPLIT_WORK = 16
 _MOST_OF_A_RANGE = 64  # bytes: timestamp 10, prefix 33, mode and count or fingerprint; the ids of a list come on top
+# Bytes of a message: below, one by one is quicker, because each step of numpy takes microseconds to begin.
+_LEAST_BATCH = 2048
+_ONE_BY_ONE = 256  # Ranges read one by one before a batch is tried again, because a try in vain costs as much.
+_MOST_AT_FIRST = 64  # Parts of a first message. It has at most 3,841 bytes, so that it fits into every frame limit.
+_LIST_BELOW = 2 * BUCKETS  # records; as in the reference implementations
 SKIP, FINGERPRINT, ID_LIST = map(int, Mode)
 _SKIP, _FINGERPRINT, _ID_LIST = (bytes((mode,)) for mode in Mode)
 
@@ -44,10 +64,15 @@ records. It returns for each part its end, and whether it is sent as a list (els
 fingerprint is not allowed, because the other side could answer it with the same, for ever."""
 
 
+def _equal_parts(low: int, high: int, parts: int) -> list[tuple[int, bool]]:
+    """The first ones have a record more if the division leaves a rest."""
+    count, larger = divmod(high - low, parts)
+    return [(low + count * part + min(part, larger), False) for part in range(1, parts + 1)]
+
+
 def even(low: int, high: int, size: int) -> list[tuple[int, bool]]:  # noqa: ARG001 - as every split
     """16 parts of equal size; the first ones have a record more if the division leaves a rest."""
-    count, larger = divmod(high - low, BUCKETS)
-    return [(low + count * part + min(part, larger), False) for part in range(1, BUCKETS + 1)]
+    return _equal_parts(low, high, BUCKETS)
 
 
 def newest_listed(low: int, high: int, size: int) -> list[tuple[int, bool]]:
@@ -57,13 +82,78 @@ def newest_listed(low: int, high: int, size: int) -> list[tuple[int, bool]]:
     return [*even(low, high - 2 * BUCKETS, size), (high, True)]
 
 
+def sparing(low: int, high: int, size: int) -> list[tuple[int, bool]]:
+    """Equal parts, as many as cost the fewest bytes and rounds; docs/specs/negentropy.md, "Splitting", says why.
+
+    With it, an initiator splits ranges of fewer than 32 records, too.
+    """
+    return _equal_parts(low, high, _sparing_parts(high - low, size))
+
+
+def _sparing_parts(count: int, size: int) -> int:
+    if count < size or size < _MOST_AT_FIRST * _LIST_BELOW:
+        return max(2, min(isqrt(2 * count), BUCKETS if count < size else _MOST_AT_FIRST))
+    # The peer's parts, and those of its answers to ours, are of these sizes before they are lists.
+    most = _LIST_BELOW - 1
+    while size > most * _MOST_AT_FIRST:
+        most *= BUCKETS**2
+    return max(BUCKETS, -(-size // most))
+
+
+def _ids_of(data: bytes) -> list[bytes]:
+    return [data[at : at + ID_BYTES] for at in range(0, len(data), ID_BYTES)]
+
+
+class _Answer:
+    """An answer as it grows. It is ``full`` when the frame limit has ended it."""
+
+    def __init__(self, storage: Storage, cut_at: int | None, *, reference_bytes: bool) -> None:
+        self.out = bytearray((VERSION,))
+        self.full = False
+        self._storage = storage
+        self._cut_at = cut_at
+        self._reference_bytes = reference_bytes
+        self._written = 0  # The position of the last bound written: what follows on the wire begins there.
+
+    def add(self, part: bytes, high: int) -> None:
+        """Ranges that reach up to the position ``high``; none of them if not all fit."""
+        if self._cut_at is not None and len(self.out) + len(part) > self._cut_at:
+            self._close(high if self._reference_bytes else self._written)
+        else:
+            self.out += part
+            self._written = high
+
+    @property
+    def room(self) -> int | None:
+        """How many ids fit; None for any number."""
+        if self._cut_at is None:
+            return None
+        # As the references do: an id is added as long as the message, with the ids so far, is within the limit.
+        return (self._cut_at - len(self.out)) // ID_BYTES + 1
+
+    def add_list(self, head: bytes, low: int, high: int) -> None:
+        """A list of our own ids behind its head, even if it passes the limit."""
+        self.out += head
+        self.out += encode_varint(high - low)
+        self.out += self._storage.ids(low, high)
+        self._written = high
+        if self._cut_at is not None and len(self.out) > self._cut_at:
+            self._close(high)
+
+    def _close(self, rest: int) -> None:
+        """End the answer with the fingerprint of all that follows a position."""
+        self.out += encode_bound(INFINITY, b"", 0) + _FINGERPRINT
+        self.out += self._storage.fingerprint(rest, len(self._storage))
+        self.full = True
+
+
 class Negentropy:
     """One side of a session over a ``Storage`` that does not change meanwhile.
 
     ``frame_size_limit``: the most bytes of a message, 0 for no limit, else at least 4096. The side that calls
     ``initiate`` finds the differences in ``have`` (ids that it holds and the other lacks, in storage order within a
     message) and in ``need``, each id once, as soon as it is known. ``split`` divides ranges of 32 and more records;
-    the references do it as ``even`` does. The two sides may use different ones.
+    the references do it as ``even`` does, and ``sparing`` costs less. The two sides may use different ones.
     """
 
     def __init__(
@@ -84,6 +174,7 @@ class Negentropy:
         self._cut_at = frame_size_limit - _FRAME_RESERVE if frame_size_limit else None
         self._reference_bytes = reference_bytes
         self._divide = split
+        self._list_below = _LIST_BELOW  # An initiator may list fewer. A responder lists once what both would list.
         self._initiator = False
         self._known_have: set[bytes] = set()
         self._known_need: set[bytes] = set()
@@ -93,7 +184,9 @@ class Negentropy:
         if self._initiator:
             raise LocalProtocolError("this session has been initiated already")
         self._initiator = True
-        return bytes((VERSION,)) + self._split(Writer(), 0, len(self._storage), INFINITY, b"")
+        if self._divide is sparing:
+            self._list_below = 2
+        return bytes((VERSION,)) + self._split(0, 0, len(self._storage), INFINITY, b"")
 
     def reconcile(self, message: bytes) -> bytes | None:
         """Take the other side's message: the answer, or None if the initiator knows everything.
@@ -123,74 +216,116 @@ class Negentropy:
         return None if self._initiator and len(answer) == 1 else answer
 
     def _answer(self, message: bytes) -> Generator[None, None, bytes]:
-        storage, writer = self._storage, Writer()
-        out = bytearray((VERSION,))
-        low = 0  # where the range begins
-        written = 0  # the position of the last bound written: what follows on the wire begins there
-        part = b""
-        # The last range to skip. It is written only if another range follows, so that a row of skipped ranges costs one
-        # Skip, and the last row nothing.
-        skipped: Range | None = None
-        before: Range | None = None
-        work = 0
-        for item in read_ranges(message):
-            work += _SPLIT_WORK if part else 1
-            if work > _STEP_WORK:
-                work = 0
-                yield
-            high = storage.position(item.timestamp, item.prefix, low)
-            part = b""
-            if item.mode == SKIP or (item.mode == FINGERPRINT and item.payload == storage.fingerprint(low, high)):
-                skipped = item
-            elif item.mode == ID_LIST and self._initiator:
-                self._compare(item.payload, low, high)
-                skipped = item
-            else:
-                if skipped is not None and before is not None:
-                    part = writer.bound(before.timestamp, before.prefix) + _SKIP
-                    skipped = None
-                if item.mode == FINGERPRINT:
-                    part += self._split(writer, low, high, item.timestamp, item.prefix)
-                else:
-                    high = self._list(out, part, writer, low, high, item)
-                    written, part = high, b""
-            if self._cut_at is not None and len(out) + len(part) > self._cut_at:
-                rest = high if self._reference_bytes else written
-                out += writer.bound(INFINITY, b"") + _FINGERPRINT + storage.fingerprint(rest, len(storage))
-                break
-            if part:
-                out += part
-                written = high
-            low, before = high, item
-        return bytes(out)
-
-    def _list(self, out: bytearray, part: bytes, writer: Writer, low: int, high: int, item: Range) -> int:
-        """Answer a list with our own ids, as many as the frame limit allows; the position reached."""
         storage = self._storage
-        timestamp, prefix = item.timestamp, item.prefix
-        if self._cut_at is not None:
-            # As the references do: an id is added as long as the message, with the ids so far, is within the limit.
-            room = (self._cut_at - len(out)) // ID_BYTES + 1 if self._cut_at >= len(out) else 0
-            if room < high - low:
-                high = low + room
-                timestamp, prefix = storage.timestamp(high), storage.id(high)
-        out += part + writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(high - low) + storage.ids(low, high)
-        return high
+        answer = _Answer(storage, self._cut_at, reference_bytes=self._reference_bytes)
+        at = 1
+        low = 0  # Where the range begins.
+        before = (0, b"")  # The bound there.
+        last = 0  # The timestamp of the last bound written.
+        # Whether the range in front is skipped. A Skip is written only if another range follows, so that a row of
+        # skipped ranges costs one Skip, and the last row nothing.
+        skipped = False
+        work = 0
+        while at < len(message):
+            if (batch := self._batch(message, at, before, low)) is not None:
+                skipped, last = yield from self._answer_batch(batch, answer, skipped=skipped, last=last)
+                if answer.full:
+                    break
+                at, low, before = batch.end, int(batch.high[-1]), batch.bound(len(batch.high) - 1)
+                continue
+            for item in islice(read_ranges(message, at, before), _ONE_BY_ONE):
+                timestamp, prefix, mode, payload, _, at = item
+                work += 1
+                if work > _STEP_WORK:
+                    work = 0
+                    yield
+                high = storage.position(timestamp, prefix, low)
+                if mode == SKIP or (mode == FINGERPRINT and payload == storage.fingerprint(low, high)):
+                    skipped = True
+                elif mode == ID_LIST and self._initiator:
+                    self._compare(payload, storage.ids(low, high))
+                    skipped = True
+                else:
+                    skip = self._skip(before, last) if skipped else b""
+                    if mode == FINGERPRINT:
+                        answer.add(skip + self._split(before[0], low, high, timestamp, prefix), high)
+                        work += _SPLIT_WORK
+                    else:
+                        self._list(answer, skip, before[0], low, high, timestamp, prefix)
+                    if answer.full:
+                        return bytes(answer.out)
+                    skipped, last = False, timestamp
+                low, before = high, (timestamp, prefix)
+        return bytes(answer.out)
 
-    def _compare(self, theirs: bytes, low: int, high: int) -> None:
+    @staticmethod
+    def _skip(before: tuple[int, bytes], last: int) -> bytes:
+        return encode_bound(*before, last) + _SKIP
+
+    def _list(
+        self, answer: _Answer, skip: bytes, last: int, low: int, high: int, timestamp: int, prefix: bytes
+    ) -> None:
+        """Answer a list with our own ids, as many as the frame limit allows.
+
+        ``skip`` stands in front, ``last`` is the timestamp of the bound in front of the range.
+        """
+        room = answer.room
+        if room is not None and room < high - low:
+            high = low + room
+            timestamp, prefix = self._storage.timestamp(high), self._storage.id(high)
+        answer.add_list(skip + encode_bound(timestamp, prefix, last) + _ID_LIST, low, high)
+
+    def _batch(self, message: bytes, at: int, before: tuple[int, bytes], low: int) -> "Batch | None":
+        """Many ranges at once, if there are many, and the set and the split allow it."""
+        if len(message) - at < _LEAST_BATCH or not self._storage.in_arrays or self._divide not in {even, sparing}:
+            return None
+        from culm.negentropy.batches import Batch  # noqa: PLC0415 - numpy takes long to load
+
+        return Batch.read(self._storage, message, at, before, low)
+
+    def _answer_batch(
+        self, batch: "Batch", answer: _Answer, *, skipped: bool, last: int
+    ) -> Generator[None, None, tuple[bool, int]]:
+        """As ``_answer``, for a batch. Returns what that goes on with: ``skipped`` and ``last``."""
+        unequal = batch.unequal()
+        if self._initiator:
+            for number, (row, theirs, ours) in enumerate(batch.lists()):
+                if number % _STEP_WORK == _STEP_WORK - 1:
+                    yield
+                unequal[row] = False
+                self._compare(theirs, ours)
+        for answers in batch.answers(unequal, self._equal_parts_of, skipped=skipped, last=last):
+            for head, row, mode, parts, low, high in answers:
+                if parts:
+                    answer.add(head, high)
+                elif mode == FINGERPRINT:
+                    answer.add(head + encode_varint(high - low) + self._storage.ids(low, high), high)
+                elif answer.room is None or answer.room >= high - low:
+                    answer.add_list(head, low, high)
+                else:
+                    before, (timestamp, prefix) = batch.bound(row - 1)[0], batch.bound(row)
+                    skip = head.removesuffix(encode_bound(timestamp, prefix, before) + _ID_LIST)
+                    self._list(answer, skip, before, low, high, timestamp, prefix)
+                if answer.full:
+                    return skipped, last
+            last = batch.bound(row)[0]
+            yield
+        return not unequal[-1], last
+
+    def _compare(self, theirs: bytes, ours: bytes) -> None:
         """Compare the other side's list of a range with ours, and note what each side lacks."""
-        ours = self._storage.ids(low, high)
-        their_ids = [theirs[at : at + ID_BYTES] for at in range(0, len(theirs), ID_BYTES)]
-        our_ids = [ours[at : at + ID_BYTES] for at in range(0, len(ours), ID_BYTES)]
-        if our_ids == their_ids:
+        if ours == theirs:
             return
+        our_ids, their_ids = _ids_of(ours), _ids_of(theirs)
         our_set, their_set = set(our_ids), set(their_ids)
         # One id can have two timestamps, and the other side may hold only one. A set would hide that difference.
         alone = our_set - their_set
         if len(our_set) < len(our_ids):
             alone |= (Counter(our_ids) - Counter(their_ids)).keys()
-        self._note(self.have, self._known_have, (identity for identity in our_ids if identity in alone))
-        self._note(self.need, self._known_need, (identity for identity in their_ids if identity not in our_set))
+        if alone:
+            self._note(self.have, self._known_have, [identity for identity in our_ids if identity in alone])
+        if not their_set <= our_set:
+            self._note(self.need, self._known_need, [identity for identity in their_ids if identity not in our_set])
 
     @staticmethod
     def _note(found: list[bytes], known: set[bytes], identities: Iterable[bytes]) -> None:
@@ -199,17 +334,32 @@ class Negentropy:
                 known.add(identity)
                 found.append(identity)
 
-    def _split(self, writer: Writer, low: int, high: int, timestamp: int, prefix: bytes) -> bytes:
-        """Our own range: as a list below 32 records, because a list costs less than 16 fingerprints; else its parts."""
+    def _equal_parts_of(self, count: int) -> int:
+        """How many parts of equal size so many records become; 0 if they become a list, or unequal parts."""
+        if count < self._list_below:
+            return 0
+        if self._divide is even:
+            return BUCKETS
+        return _sparing_parts(count, len(self._storage)) if self._divide is sparing else 0
+
+    def _split(self, last: int, low: int, high: int, timestamp: int, prefix: bytes) -> bytes:
+        """Our own range, as a list if it has few records, because a list costs less than fingerprints; else its parts.
+
+        ``last`` is the timestamp of the bound in front of the range, ``timestamp`` and ``prefix`` are its own bound.
+        """
         storage = self._storage
         count = high - low
-        if count < 2 * BUCKETS:
-            return writer.bound(timestamp, prefix) + _ID_LIST + encode_varint(count) + storage.ids(low, high)
-        parts = even(low, high, len(storage)) if self._divide is even else self._divided(low, high)
+        if count < self._list_below:
+            bound = encode_bound(timestamp, prefix, last)
+            return bound + _ID_LIST + encode_varint(count) + storage.ids(low, high)
+        equal = self._equal_parts_of(count)
+        parts = _equal_parts(low, high, equal) if equal else self._divided(low, high)
         out, below = [], storage.total_before(low)
         for end, as_list in parts:
             above = storage.total_before(end)
-            out.append(writer.bound(timestamp, prefix) if end == high else writer.bound(*storage.bound(end)))
+            upto = (timestamp, prefix) if end == high else storage.bound(end)
+            out.append(encode_bound(*upto, last))
+            last = upto[0]
             if as_list:
                 out.append(_ID_LIST + encode_varint(end - low) + storage.ids(low, end))
             else:

@@ -9,6 +9,7 @@ Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 
 from abc import ABC, abstractmethod
 from hashlib import sha256
+from typing import ClassVar
 
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, encode_varint
 
@@ -20,6 +21,10 @@ class Storage(ABC):
     """What the reconciler asks of a set. Positions count from 0 in the order of (timestamp, id)."""
 
     __slots__ = ()
+
+    in_arrays: ClassVar[bool] = False
+    """Whether this is an ``ArrayStorage``, in which many ranges are looked at together. It can be asked before numpy is
+    loaded."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -53,15 +58,19 @@ class Storage(ABC):
         timestamp = self.timestamp(position)
         if self.timestamp(position - 1) != timestamp:
             return timestamp, b""
-        before, identity = self.id(position - 1), self.id(position)
-        shared = 0
-        while identity[shared] == before[shared]:
-            shared += 1
-        return timestamp, identity[: shared + 1]
+        return timestamp, shortest_prefix(self.id(position - 1), self.id(position))
 
     def fingerprint(self, low: int, high: int) -> bytes:
         """The fingerprint (16 bytes) of the records from ``low`` to before ``high``."""
         return make_fingerprint(self.total_before(high) - self.total_before(low), high - low)
+
+
+def shortest_prefix(before: bytes, identity: bytes) -> bytes:
+    """The start of an id that tells it from the id before it."""
+    shared = 0
+    while identity[shared] == before[shared]:
+        shared += 1
+    return identity[: shared + 1]
 
 
 def make_fingerprint(total: int, count: int) -> bytes:

@@ -1,0 +1,263 @@
+"""Many ranges of a message at once, for sets whose records lie in arrays.
+
+Reading a range, finding its records, hashing its fingerprint and writing the answer cost some ten microseconds when it
+is done range by range, and a message has up to a hundred thousand of them. Here one pattern cuts the message into
+ranges, and numpy does each step for all of them. Then only the ranges that differ, most often one in ten, are looked at
+one by one.
+
+The pattern matches what nearly every sender writes nearly always. It stops in front of any other range: one up to
+infinity, a long list, a malformed one. The reconciler reads some ranges from there on one by one, and that reader is
+strict. So each rule about what is refused stands in one place, ``culm.negentropy.codec``.
+
+A batch is 64 KiB of a message, and a thousand fingerprints of an answer. So memory, and the work beyond a frame limit,
+are bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from culm.negentropy.array import I64, U8, U64, ArrayStorage
+from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, Mode
+from culm.negentropy.storage import Storage
+
+Bools = npt.NDArray[np.bool_]
+Bound = tuple[int, bytes]
+
+_LEAST_RANGES = 32  # Of a batch: fewer are quicker one by one, because each step of numpy takes microseconds to begin.
+_BATCH_BYTES = 64 * 1024
+_MOST_PARTS = 1024  # Fingerprints that are made at once: half a millisecond of work in vain where a frame limit cuts.
+
+
+def _lists() -> bytes:
+    return b"|".join(re.escape(bytes((count,))) + b".{%d}" % (ID_BYTES * count) for count in range(32))
+
+
+def _prefixes() -> bytes:
+    return b"|".join(re.escape(bytes((size,))) + b".{%d}" % size for size in range(ID_BYTES + 1))
+
+
+# A number from 1 to 2^56 - 1 in its shortest form (0 is infinity); a prefix; a fingerprint, a Skip or a short list.
+_RANGE = re.compile(
+    rb"(?:[\x81-\xff][\x80-\xff]{0,6}[\x00-\x7f]|[\x01-\x7f])"
+    rb"(?:" + _prefixes() + rb")"
+    rb"(?:\x01.{16}|\x00|\x02(?:" + _lists() + rb"))"
+    rb"|.+",  # the rest, where the pattern does not match
+    re.DOTALL,
+)
+
+
+class Answer(NamedTuple):
+    """What is written for a range."""
+
+    head: bytes
+    """All of it; of a list without the number of ids and the ids."""
+    row: int
+    mode: int
+    """The mode of the range that is answered."""
+    parts: int
+    """How many it was divided into; 0 for a list."""
+    low: int
+    high: int
+
+
+class Batch(NamedTuple):
+    """Ranges of a message, a column each. ``low`` to before ``high`` are the positions of our records in a range."""
+
+    storage: ArrayStorage
+    message: bytes
+    end: int
+    """The offset in the message behind the ranges."""
+    before: Bound
+    """The bound in front of the ranges."""
+    timestamps: U64
+    prefixes: dict[int, bytes]
+    """The id prefixes of the bounds that have one."""
+    modes: U8
+    bodies: I64
+    """Where in the message the fingerprint of a range begins, or the number of ids in its list."""
+    ends: I64
+    """Where in the message a range ends."""
+    low: I64
+    high: I64
+
+    @classmethod
+    def read(cls, storage: Storage, message: bytes, at: int, before: Bound, low: int) -> Self | None:
+        """The ranges at an offset of a message, as far as the pattern goes; None if it does not go far.
+
+        ``before`` is the bound in front of them, ``low`` its position.
+        """
+        if not isinstance(storage, ArrayStorage):
+            return None
+        found = _RANGE.findall(message, at, at + _BATCH_BYTES)
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        if not _RANGE_ALONE.fullmatch(found[-1]):
+            lengths = lengths[:-1]
+        if len(lengths) < _LEAST_RANGES:
+            return None
+        ends = lengths.cumsum()
+        ends += at
+        starts = ends - lengths
+        raw = np.frombuffer(message, np.uint8)
+        differences, places = _numbers(raw, starts)
+        timestamps = (differences - np.uint64(1)).cumsum(dtype=np.uint64)
+        timestamps += np.uint64(before[0])
+        sizes = raw[places]
+        prefixed = sizes.nonzero()[0]
+        prefixes = {
+            row: message[place + 1 : place + 1 + size]
+            for row, place, size in zip(
+                prefixed.tolist(), places[prefixed].tolist(), sizes[prefixed].tolist(), strict=True
+            )
+        }
+        if not _ascend(timestamps, differences == 1, prefixes, before):
+            return None
+        places += sizes
+        places += 1
+        high = storage.positions(timestamps, prefixes, low)
+        lows = np.empty_like(high)
+        lows[0], lows[1:] = low, high[:-1]
+        end = int(ends[-1])
+        return cls(storage, message, end, before, timestamps, prefixes, raw[places], places + 1, ends, lows, high)
+
+    def unequal(self) -> Bools:
+        """The ranges with a list, and those whose fingerprint differs from ours."""
+        unequal: Bools = self.modes == Mode.ID_LIST
+        asked = (self.modes == Mode.FINGERPRINT).nonzero()[0]
+        if len(asked):
+            ours = np.frombuffer(self.storage.fingerprints(self.low[asked], self.high[asked]), np.uint64)
+            # Any 16 bytes of the message in a row, as a view, because the fingerprints lie anywhere in it.
+            windows = np.ndarray((len(self.message) - FINGERPRINT_BYTES + 1,), "V16", self.message, strides=(1,))
+            theirs = windows[self.bodies[asked]].view(np.uint64)
+            unequal[asked] = (ours != theirs).reshape(-1, 2).any(axis=1)
+        return unequal
+
+    def bound(self, row: int) -> Bound:
+        """The bound of a range; of the one in front of the batch for -1."""
+        return self.before if row < 0 else (int(self.timestamps[row]), self.prefixes.get(row, b""))
+
+    def lists(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """The ranges with a list: number, the ids in it, our own ids."""
+        rows = (self.modes == Mode.ID_LIST).nonzero()[0]
+        columns = rows, self.bodies[rows] + 1, self.ends[rows], self.low[rows], self.high[rows]
+        for row, begin, end, low, high in zip(*(column.tolist() for column in columns), strict=True):
+            yield row, self.message[begin:end], self.storage.ids(low, high)
+
+    def answers(
+        self, unequal: Bools, parts_of: Callable[[int], int], *, skipped: bool, last: int
+    ) -> Iterator[list[Answer]]:
+        """The answers to the unequal ranges, some at a time. ``last``: the timestamp of the last bound written.
+
+        ``parts_of`` tells into how many parts of equal size so many records are divided, 0 for a list. ``skipped``: a
+        Skip goes in front of the first range of the batch, if that is unequal.
+        """
+        rows = unequal.nonzero()[0]
+        low, high, modes = self.low[rows], self.high[rows], self.modes[rows]
+        skips = np.append(skipped, ~unequal)[rows]
+        parts = np.zeros(len(rows), np.int64)
+        asked = modes == Mode.FINGERPRINT
+        parts[asked] = list(map(parts_of, (high - low)[asked].tolist()))
+        totals = (parts + 1).cumsum()
+        begin = 0
+        while begin < len(rows):
+            most = _MOST_PARTS + (int(totals[begin - 1]) if begin else 0)
+            end = max(begin + 1, int(totals.searchsorted(most, "right")))
+            some = slice(begin, end)
+            heads = self._written(rows[some], parts[some], skips[some], last)
+            yield list(map(Answer, heads, *(column[some].tolist() for column in (rows, modes, parts, low, high))))
+            last, begin = int(self.timestamps[rows[end - 1]]), end
+
+    def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> list[bytes]:
+        """What is written for each of the rows."""
+        counts = np.maximum(parts, 1) + skips  # of the ranges that are written
+        ends = counts.cumsum()
+        starts = ends - counts
+        number = np.arange(ends[-1]) - (starts + skips).repeat(counts)  # of the part, -1 for a Skip
+        modes = np.where(parts, np.uint8(Mode.FINGERPRINT), np.uint8(Mode.ID_LIST)).repeat(counts)
+        modes[starts[skips]] = Mode.SKIP
+        size, larger = np.divmod(self.high[rows] - self.low[rows], np.maximum(parts, 1))
+        size, larger = size.repeat(counts), larger.repeat(counts)
+        begin = self.low[rows].repeat(counts) + size * number + np.minimum(number, larger)
+        end = begin + size + (number < larger)
+        timestamps = np.empty(len(end), np.uint64)
+        timestamps[ends - 1] = self.timestamps[rows]
+        timestamps[starts[skips]] = np.append(self.timestamps, np.uint64(self.before[0]))[rows[skips] - 1]
+        inner = modes != Mode.SKIP
+        inner[ends - 1] = False
+        places = inner.nonzero()[0]
+        timestamps[places], found = self.storage.bounds(end[places])
+        prefixes = {int(places[place]): prefix for place, prefix in found.items()}
+        if self.prefixes or self.before[1]:
+            for place, row in zip((ends - 1).tolist(), rows.tolist(), strict=True):
+                prefixes[place] = self.bound(row)[1]
+            for place, row in zip(starts[skips].tolist(), rows[skips].tolist(), strict=True):
+                prefixes[place] = self.bound(row - 1)[1]
+        differences = np.diff(timestamps, prepend=np.uint64(last))
+        asked = (modes == Mode.FINGERPRINT).nonzero()[0]
+        written, lengths = _ranges(differences, prefixes, modes, self.storage.fingerprints(begin[asked], end[asked]))
+        stops = lengths.cumsum()[ends - 1].tolist()
+        return [written[start:stop] for start, stop in pairwise([0, *stops])]
+
+
+_RANGE_ALONE = re.compile(_RANGE.pattern.removesuffix(rb"|.+"), re.DOTALL)
+
+
+def _numbers(raw: U8, at: I64) -> tuple[U64, I64]:
+    """The numbers at these offsets, and the offsets behind them."""
+    digits = raw[at]
+    numbers = (digits & 0x7F).astype(np.uint64)
+    at = at + 1
+    more = (digits & 0x80).nonzero()[0]
+    while len(more):
+        digits = raw[at[more]]
+        numbers[more] = numbers[more] << np.uint64(7) | (digits & 0x7F)
+        at[more] += 1
+        more = more[digits >= 0x80]
+    return numbers, at
+
+
+def _ascend(timestamps: U64, same: Bools, prefixes: dict[int, bytes], before: Bound) -> bool:
+    """Whether bounds ascend, and stay below infinity. ``same``: where a timestamp is that of the bound before."""
+    if int(timestamps[0]) < before[0] or int(timestamps.max()) == INFINITY or (timestamps[1:] < timestamps[:-1]).any():
+        return False  # a sum of more than 64 bits
+    for row in same.nonzero()[0].tolist():
+        one = prefixes.get(row - 1, b"") if row else before[1]
+        other = prefixes.get(row, b"")
+        if other < one and other.ljust(ID_BYTES, b"\0") < one.ljust(ID_BYTES, b"\0"):
+            return False
+    return True
+
+
+def _ranges(differences: U64, prefixes: dict[int, bytes], modes: U8, fingerprints: bytes) -> tuple[bytes, I64]:
+    """Ranges as bytes in a row, without the lists, and the length of each.
+
+    All are laid out in columns wide enough for the longest, beside a mask of the bytes that count.
+    """
+    numbers = differences + np.uint64(1)
+    digits = max(1, -(-int(numbers.max()).bit_length() // 7))
+    mode = digits + 1 + max(map(len, prefixes.values()), default=0)
+    table = np.empty((len(numbers), mode + 1 + FINGERPRINT_BYTES), np.uint8)
+    counts = np.ones(table.shape, np.bool_)
+    for digit in range(digits):
+        rest = numbers >> np.uint64(7 * (digits - 1 - digit))
+        table[:, digit] = rest & np.uint64(0x7F)
+        counts[:, digit] = rest > 0
+    table[:, : digits - 1] |= 0x80
+    table[:, digits] = 0
+    counts[:, digits + 1 : mode] = False
+    for row, prefix in prefixes.items():
+        table[row, digits] = len(prefix)
+        table[row, digits + 1 : digits + 1 + len(prefix)] = np.frombuffer(prefix, np.uint8)
+        counts[row, digits + 1 : digits + 1 + len(prefix)] = True
+    table[:, mode] = modes
+    hashed = modes == Mode.FINGERPRINT
+    table[hashed, mode + 1 :] = np.frombuffer(fingerprints, np.uint8).reshape(-1, FINGERPRINT_BYTES)
+    counts[:, mode + 1 :] = hashed[:, None]
+    lengths: I64 = counts.sum(axis=1)
+    return table[counts].tobytes(), lengths

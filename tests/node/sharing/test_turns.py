@@ -262,15 +262,26 @@ def test_steps() -> None:
 def test_portions_follow_what_bytes_cost() -> None:
     """Bytes that cost much are taken in smaller portions, cheap ones in larger, both within bounds."""
     portion = Portion()
+
+    def took(seconds: float, size: int | None = None) -> int:
+        portion.took(seconds, size or portion.size(is_alone=False), is_alone=False)
+        return portion.size(is_alone=False)
+
+    assert [took(0.1) for _ in range(20)][-1] == 1024
+    assert [took(0.0001) for _ in range(20)][-1] == 64 * 1024
+    assert took(0.0001, 10) == 64 * 1024, "so few bytes say nothing"
+    assert took(0.1) == 32 * 1024
+
+
+def test_portions_are_large_only_as_long_as_no_other_address_wants_turns() -> None:
+    """A peer alone is given turns of 50 ms; what it learned there does not make the turns longer that others wait for."""
+    portion = Portion()
     for _ in range(20):
-        portion.took(0.1, portion.size)
-    assert portion.size == 1024
-    for _ in range(20):
-        portion.took(0.0001, portion.size)
-    assert portion.size == 64 * 1024
-    portion.took(0.0001, 10)  # says nothing
-    portion.took(0.1, portion.size)
-    assert portion.size == 32 * 1024
+        portion.took(0.01, portion.size(is_alone=True), is_alone=True)
+    assert portion.size(is_alone=True) == 256 * 1024
+    assert portion.size(is_alone=False) == 8 * 1024
+    portion.took(0.06, 256 * 1024, is_alone=True)
+    assert portion.size(is_alone=True) == 128 * 1024
 
 
 # -- memory budget -------------------------------------------------------------------------------------------

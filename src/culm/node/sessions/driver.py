@@ -120,7 +120,8 @@ class Driver(Generic[EventT]):
             at = 0
             while at < len(data):
                 async with self.lock:
-                    size = speaker.part_size(len(data) - at, self._portion.size)
+                    portion = self._portion.size(is_alone=not self._share.has_others)
+                    size = speaker.part_size(len(data) - at, portion)
                 await self._hear(data[at : at + size])
                 if speaker.is_open and not self._was_open:
                     self._was_open = True
@@ -138,7 +139,7 @@ class Driver(Generic[EventT]):
 
     async def _hear(self, part: bytes) -> None:
         """Parse some bytes and deal with what they say."""
-        speaker, size, seconds = self._speaker, len(part), 0.0
+        speaker, size, seconds, is_alone = self._speaker, len(part), 0.0, not self._share.has_others
         while True:
             events = speaker.receive(part, clock())
             is_light: bool | None = None  # Only the first event may complete a long message that had begun before.
@@ -165,7 +166,7 @@ class Driver(Generic[EventT]):
             if not speaker.connection.has_more:
                 break
             part = b""
-        self._portion.took(seconds, size)
+        self._portion.took(seconds, size, is_alone=is_alone)
 
     def _parsed(self, events: Iterator[EventT]) -> tuple[list[EventT], RemoteProtocolError | None, float]:
         """The next events, at most as many as the speaker takes at once; why there are no more; seconds of CPU.

@@ -44,6 +44,9 @@ _LONG_TURN = 0.004  # Seconds: a turn should not take longer, because others wai
 _LATELY = 0.25  # Seconds since another address had a turn, for which a turn is kept free for it.
 # Bytes parsed in one turn: below 1 KiB the turns cost more than the parsing, above 64 KiB they get long for certain.
 _LEAST_PORTION, _MOST_PORTION = 1024, 64 * 1024
+# The same while no other address wants turns: then they run on a thread of their own and hold up nobody, so they may be
+# as long as makes signatures cheap. Eight hundred entries, checked in one batch, cost half as much each as thirty do.
+_LONG_TURN_ALONE, _MOST_PORTION_ALONE = 0.05, 256 * 1024
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -154,17 +157,31 @@ class Portion:
 
     A kilobyte may hold several signatures to check, or be a part of a large payload that costs next to nothing. Which
     one it is shows only afterwards. So the size is halved after a long turn and doubled after a very short one.
+
+    Signatures are cheap in large batches, and turns are long with them. So ``is_alone``, which says that no other
+    address wants turns, has a size of its own: a competitor that comes finds the short turns as they were before.
     """
 
     def __init__(self) -> None:
-        self.size = _LEAST_PORTION * 8
+        self._among_others, self._alone = _LEAST_PORTION * 8, _LEAST_PORTION * 8
 
-    def took(self, seconds: float, size: int) -> None:
+    def size(self, *, is_alone: bool) -> int:
+        """The bytes for the next turn."""
+        return self._alone if is_alone else self._among_others
+
+    def took(self, seconds: float, size: int, *, is_alone: bool) -> None:
         """Learn from a turn: ``size`` bytes cost ``seconds`` of computing."""
-        if seconds > _LONG_TURN:
-            self.size = max(_LEAST_PORTION, size // 2)
-        elif seconds < _LONG_TURN / 4 and size >= self.size:
-            self.size = min(_MOST_PORTION, self.size * 2)
+        if is_alone:
+            self._alone = _adapted(self._alone, seconds / _LONG_TURN_ALONE, size, _MOST_PORTION_ALONE)
+        else:
+            self._among_others = _adapted(self._among_others, seconds / _LONG_TURN, size, _MOST_PORTION)
+
+
+def _adapted(portion: int, length: float, size: int, most: int) -> int:
+    """The size of a portion after a turn over ``size`` bytes that was ``length`` times as long as turns should be."""
+    if length > 1:
+        return max(_LEAST_PORTION, size // 2)
+    return min(most, portion * 2) if length < 1 / 4 and size >= portion else portion
 
 
 class Share:

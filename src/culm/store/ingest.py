@@ -7,13 +7,14 @@ else keeps a stranger from filling the disk with entries that will never be veri
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from culm.bamboo import Entry
 from culm.errors import StoreFull
 from culm.store.database import Database
-from culm.store.logview import HoldingArea, LogView
+from culm.store.logview import HoldingArea, LogView, Received
 from culm.store.payloads.pieces import write_payloads
 from culm.store.provenance import note_received
 from culm.store.rows import next_change, next_entry_id
@@ -56,11 +57,29 @@ class Ingestion:
         self._views: dict[Log, LogView] = {}
         self._payloads: list[tuple[int, Buffer]] = []
 
-    def take(self, entry: Entry, payload: Buffer | None, *, lied: bool) -> None:
-        """Add one entry with its payload, both checked. ``lied``: the entry claims a wrong size."""
-        view = self._views.get(entry.log)
-        if view is None:
-            view = self._views[entry.log] = LogView(self._db, entry.log, self._change)
+    def take(self, items: Sequence[Received]) -> None:
+        """Add entries, in the order that the class names."""
+        for log, of_log in groupby(items, key=lambda item: item.entry.log):
+            view = self._views.get(log)
+            if view is None:
+                view = self._views[log] = LogView(self._db, log, self._change)
+            rest = list(of_log)
+            while rest:
+                count = view.extend(rest, self._next_id)
+                self._note(rest[:count])
+                if count < len(rest):
+                    self._take_one(view, *rest[count])
+                rest = rest[count + 1 :]
+
+    def _note(self, items: list[Received]) -> None:
+        """Entries of these items got rows, the next ones in their order."""
+        payloads = [(row, item.payload) for row, item in enumerate(items, self._next_id) if item.payload is not None]
+        self._payloads += payloads
+        self._report.payloads += len(payloads)
+        self._report.added += len(items)
+        self._next_id += len(items)
+
+    def _take_one(self, view: LogView, entry: Entry, payload: Buffer | None, lied: bool) -> None:
         if view.held(entry):
             self._take_known(view, entry, payload, lied=lied)
             return
@@ -76,11 +95,7 @@ class Ingestion:
             return
         if lied:
             view.invalidate_from(entry.seq)
-        if payload is not None:
-            self._payloads.append((self._next_id, payload))
-            self._report.payloads += 1
-        self._next_id += 1
-        self._report.added += 1
+        self._note([Received(entry, payload, lied)])
         self._report.waiting += state is State.WAITING
         self._report.forks += proofs
 

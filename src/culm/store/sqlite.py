@@ -32,7 +32,7 @@ from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.entries import EntryQueries, find_entry
 from culm.store.logs import LogQueries
-from culm.store.logview import LogView
+from culm.store.logview import LogView, Received
 from culm.store.lookup import Lookup
 from culm.store.news import NewsQueries
 from culm.store.opening import open_database
@@ -140,11 +140,10 @@ class Store(ReadableStore):
         if not authenticated:
             batch = _authentic(batch, report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
-        checked = [(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
+        checked = [Received(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
         with self._database.transaction(durable=durable):
             ingestion = ingest.Ingestion(self._database, report, self._receiving, self._max_waiting)
-            for entry, payload, lied in checked:
-                ingestion.take(entry, payload, lied=lied)
+            ingestion.take(checked)
             ingestion.finish()
         return report
 

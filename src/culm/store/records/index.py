@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice, zip_longest
+from operator import mul
 from typing import NamedTuple
 
 from culm.bamboo import encode_varu64
@@ -109,12 +111,12 @@ class Sums:
     held_count: int = 0
     held_total: int = 0
 
-    def add(self, number: int, listed: int, held: int) -> None:
-        """Take up what happened to a record; ``number`` is its id as a number, the rest as in ``Change``."""
-        self.count += listed
-        self.total += listed * number
-        self.held_count += held
-        self.held_total += held * number
+    def add(self, numbers: Sequence[int], listed: Sequence[int], held: Sequence[int]) -> None:
+        """Take up what happened to records; ``numbers`` are their ids as numbers, the rest as in ``Change``."""
+        self.count += sum(listed)
+        self.total += sum(map(mul, numbers, listed))
+        self.held_count += sum(held)
+        self.held_total += sum(map(mul, numbers, held))
 
     def merge(self, other: Sums) -> None:
         """Add the records of another sum."""
@@ -150,10 +152,13 @@ def settle(database: Database) -> None:
     of_logs: dict[int, Sums] = defaultdict(Sums)
     while rows := checked(cursor.fetchmany(_PAGE), AT, BYTES, ROW, SIGN, SIGN, ROW):
         changes: list[Change] = []
+        by_log: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         for at, identity, row, listed, held, log in rows:
             if listed or held:
                 changes.append(Change(record_key(from_sql(at), identity), row, listed, held))
-            of_logs[log].add(_number(identity), listed, held)
+            by_log[log].append((_number(identity), listed, held))
+        for log, moves in by_log.items():
+            of_logs[log].add(*zip(*moves, strict=True))
         _apply(connection, Kind.ENTRY, changes)
         _settle_runs(connection, rows)
     if of_logs:
@@ -250,15 +255,15 @@ def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) ->
     connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
     connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
     connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
-    block: _Block | None = None
-    for key, _, listed, held in changes:
-        if block is None or (block.end is not None and key >= block.end):
-            if block is not None:
-                block.save()
-            block = _Block(connection, kind, key)
-        block.sums.add(_number(key_id(key)), listed, held)
-    if block is not None:
+    keys = [change.key for change in changes]
+    at = 0
+    while at < len(changes):
+        block = _Block(connection, kind, keys[at])
+        end = len(keys) if block.end is None else bisect_left(keys, block.end, at)
+        moves = [(_number(key_id(key)), listed, held) for key, _, listed, held in changes[at:end]]
+        block.sums.add(*zip(*moves, strict=True))
         block.save()
+        at = end
 
 
 class _Block:
@@ -329,6 +334,11 @@ def _sums_of(records: list[tuple[bytes, int]]) -> Sums:
     return Sums(len(records), total, len(held), held_total)
 
 
+def _sums_of_one(identity: bytes, held: int) -> Sums:
+    number = _number(identity)
+    return Sums(1, number, held, held * number)
+
+
 # -- all anew -------------------------------------------------------------------------------------------------------
 
 
@@ -363,7 +373,7 @@ def _fresh_sums(connection: sqlite3.Connection) -> dict[int, Sums]:
     of_logs: dict[int, Sums] = defaultdict(Sums)
     cursor = connection.execute(f"SELECT log, hash, {IS_COMPLETE} FROM entries WHERE {IS_VERIFIED}")
     for log, digest, held in each_row(cursor, ROW, BYTES, FLAG):
-        of_logs[log].add(_number(digest[:ID_BYTES]), 1, held)
+        of_logs[log].merge(_sums_of_one(digest[:ID_BYTES], held))
     return of_logs
 
 
@@ -413,5 +423,5 @@ def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:
         while number + 1 < len(blocks) and blocks[number + 1][0] <= key:
             number += 1
         if number < len(blocks):
-            sums[number].add(_number(key_id(key)), 1, ref & 1)
+            sums[number].merge(_sums_of_one(key_id(key), ref & 1))
     return sum(found.row() != tuple(block[1:]) for found, block in zip(sums, blocks, strict=True))

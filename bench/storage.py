@@ -76,7 +76,8 @@ def _both(bucket: fs.FileSystem, size: int) -> Iterator[Figure]:
     for name, found in costs.items():
         rate = size / statistics.median(seconds[name])
         say(
-            f"  {name}: {statistics.median(seconds[name]):.1f} s, {statistics.median(c.cpu for c in found):.1f} s of CPU"
+            f"  {name}: {statistics.median(seconds[name]):.1f} s,"
+            f" {statistics.median(c.cpu for c in found):.1f} s of CPU"
         )
         limits = ("this disk", ratio, GOAL) if name == "S3" else ("", None, None)
         yield Figure(f"{size:,} entries in {BUNDLES} bundles, {name}", rate, "rows/s", *limits)

@@ -9,8 +9,8 @@ import tarfile
 from hashlib import blake2b
 
 from culm.cli import backup, identity
-from culm.cli.wire import decode as wire
 from culm.cli.nodeoptions import read_interest
+from culm.cli.wire import decode as wire
 from culm.errors import ConfigError, EncodingError, StoreDamaged
 from culm.ranges import read_size
 from culm.wire.base62 import encode_base62

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import culm
-from culm.cli.command import Commands
-from culm.cli.table import COMMANDS, GROUPS
+from culm.cli.command import Commands, main
+from culm.cli.table import COMMANDS, GROUPS, SECTIONS
 
 _CALL = """
 import sys
@@ -63,6 +64,36 @@ def test_every_command_of_the_table_runs() -> None:
         import_module(f"culm.cli.{module}").register(Noted())
         assert leaves == registered, module
     assert {words.rpartition(" ")[0] for words in Commands().loaded() if " " in words} == GROUPS
+
+
+def test_the_help_has_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """``culm --help`` arranges all commands of the first level, each in one place, and ``culm help`` is the same."""
+    first = {words for commands in COMMANDS.values() for words in commands if " " not in words}
+    shown = [name for names in SECTIONS.values() for name in names]
+    assert sorted(shown) == sorted(first)
+    for call in (["--help"], ["help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(call)
+        text = capsys.readouterr().out
+        assert ended.value.code == 0
+        listed = [line.split()[0] for line in text.partition("options:")[0].splitlines() if re.match("  [a-z]", line)]
+        assert listed == shown
+
+
+def test_help_for_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """``culm help COMMAND`` is ``culm COMMAND --help``, also for a command of a group."""
+    for words in (["append"], ["wire", "decode"]):
+        texts = []
+        for call in (["help", *words], [*words, "--help"]):
+            with pytest.raises(SystemExit):
+                main(call)
+            texts.append(capsys.readouterr().out)
+        assert texts[0] == texts[1]
+        assert texts[0].startswith(f"usage: culm {' '.join(words)} ")
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "apend"])
+    assert ended.value.code == 2
+    assert "did you mean append?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("enabled", [True, False])

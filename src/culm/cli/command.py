@@ -24,15 +24,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from importlib import import_module
+from textwrap import wrap
 from typing import Any, NoReturn
 
 import culm
 from culm import native
-from culm.cli.table import COMMANDS, GROUPS
+from culm.cli.table import COMMANDS, GROUPS, SECTIONS
 from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
+_HELP_WIDTH = 100  # columns of a help text, so that most commands take one line
 _NO_COMMAND = re.compile(r"argument COMMAND: invalid choice: (.*) \(choose from ", re.DOTALL)
 
 
@@ -84,6 +86,25 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_CALL, f"culm: {message} (see {self.prog} --help)\n")
 
 
+class _Root(_Parser):
+    """The parser of ``culm`` itself, whose help has the commands under headings."""
+
+    def format_help(self) -> str:
+        """As in ``argparse``; the list of commands is arranged by ``SECTIONS``, a line or two for each."""
+        words = {word: text for commands in COMMANDS.values() for word, text in commands.items()}
+        width = max(len(word) for names in SECTIONS.values() for word in names) + 4
+        lines: list[str] = []
+        for title, names in SECTIONS.items():
+            lines += ["", f"{title}:"]
+            for name in names:
+                lines += wrap(
+                    words[name], _HELP_WIDTH, initial_indent=f"  {name:{width - 2}}", subsequent_indent=" " * width
+                )
+        before, _, options = super().format_help().partition("positional arguments:")
+        lines += ["", "culm help COMMAND shows what a command takes.", "", "options:"]
+        return before.rstrip() + "\n" + "\n".join(lines) + options.partition("options:")[2]
+
+
 class _Command:
     """A command of the table. It stands among the parsers of ``argparse``, but makes its own only when it is called."""
 
@@ -105,7 +126,7 @@ class Commands:
     """All commands. Their words come from the table, their arguments from the modules."""
 
     def __init__(self) -> None:
-        self.root = _Parser(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
+        self.root = _Root(prog="culm", description=(culm.__doc__ or "").partition("\n")[0], allow_abbrev=False)
         self.root.add_argument("--version", action="version", version=f"culm {culm.__version__}, {native.description}")
         # The common options are accepted before and after the command. SUPPRESS keeps the parser of the command from
         # overwriting a value that was given before it with its own default.
@@ -185,8 +206,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    if given[:1] == ["help"]:
+        given = [*given[1:], "--help"]
     try:
-        arguments = make_parser().parse_args(argv)  # Types of arguments, such as ``parse_log``, raise ConfigError.
+        arguments = make_parser().parse_args(given)  # Types of arguments, such as ``parse_log``, raise ConfigError.
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except CulmError as error:

@@ -24,6 +24,9 @@ COMMANDS = {
         "verify": "check the whole store again: signatures, links, paths, payloads",
         "forget": "delete the payload of an entry, but keep the entry",
     },
+    "tail": {
+        "tail": "show the newest entries of a log as text, and each one that comes",
+    },
     "exchange": {
         "export": "write logs to a file",
         "import": "add the entries of an exported file, of either format, to the store",
@@ -93,3 +96,12 @@ COMMANDS = {
     },
 }
 GROUPS = frozenset(words.rpartition(" ")[0] for commands in COMMANDS.values() for words in commands) - {""}
+# How ``culm --help`` arranges the commands: by what a person wants to do.
+SECTIONS = {
+    "a home, and your own logs": ("init", "identity", "append", "logs", "tail", "show", "verify", "forget"),
+    "other people": ("serve", "sync", "fetch", "follow", "unfollow", "following"),
+    "who may have what": ("share", "unshare", "allow", "block", "policy"),
+    "files": ("export", "import", "prove", "check", "reconcile"),
+    "keeping a home in order": ("config", "doctor", "backup", "restore"),
+    "at scale, and for developers": ("spark", "simulate", "ranges", "wire"),
+}

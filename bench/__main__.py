@@ -29,6 +29,7 @@ from bench import (
     steps,
     storage,
     verification,
+    views,
 )
 from bench.harness import Figure, from_json, report
 
@@ -55,6 +56,7 @@ BENCHMARKS = {
     "library": library.run,
     "serving": serving.run,
     "sizing": sizing.run,
+    "views": views.run,
     "storage": storage.run,
 }
 

@@ -97,6 +97,7 @@ class Node:
         self._contacts: dict[PeerUrl, _Kept] = {}
         # Weak, because a program that stops reading just drops its subscription, without closing it.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
+        self._listeners: WeakSet[asyncio.Event] = WeakSet()  # Set when the store has changed, and at the end.
 
     # -- open and closed -----------------------------------------------------------------------------------------
 
@@ -220,6 +221,11 @@ class Node:
     def name(self) -> str:
         """The author as text of 43 characters, to give to people who want to follow it."""
         return author_text(self.author)
+
+    @property
+    def store_path(self) -> Path:
+        """The file of the node's store, which a ``Store`` opened with ``read_only=True`` reads beside the node."""
+        return self._open.quarters.store
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
@@ -379,13 +385,33 @@ class Node:
         self._subscriptions.add(subscription)
         return subscription
 
+    async def changes(self) -> AsyncIterator[None]:
+        """Once at the beginning, and then whenever the store may have changed in any way, until the node closes.
+
+        Changes that come while the program is busy count as one. ``subscribe`` tells which entries are new; this also
+        tells of forks, deleted payloads, and entries that another program takes in.
+        """
+        changed = asyncio.Event()
+        changed.set()
+        self._listeners.add(changed)
+        while True:
+            await changed.wait()
+            changed.clear()
+            if self.is_closed:
+                return
+            yield
+
     def _end_subscriptions(self, _: object = None) -> None:
         for subscription in self._subscriptions:
             subscription.close()
+        for listener in self._listeners:
+            listener.set()
 
     def _tell_subscriptions(self) -> None:
         for subscription in self._subscriptions:
             subscription.store_changed()
+        for listener in self._listeners:
+            listener.set()
 
     # -- peers -------------------------------------------------------------------------------------------------------
 

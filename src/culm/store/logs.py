@@ -117,6 +117,16 @@ class LogQueries:
         query = "SELECT log_id FROM logs WHERE author = ? AND newest IS NOT NULL ORDER BY log_id"
         return [(author, from_sql(log_id)) for (log_id,) in self._database.read(query, (author,), LOG_ID)]
 
+    def payload_sum(self, log: Log) -> tuple[int, int]:
+        """The number of verified entries of a log whose payload is complete, and the sum of their ids modulo 2^256.
+
+        An id is the first 32 bytes of the digest in the entry's hash, as a little-endian number. So two numbers tell
+        whether somebody else has the same entries, however many they are.
+        """
+        query = "SELECT payload_count, payload_total FROM logs WHERE author = ? AND log_id = ?"
+        rows = self._database.read(query, log_key(log), COUNT, BYTES)
+        return (rows[0][0], int.from_bytes(rows[0][1], "little")) if rows else (0, 0)
+
     def longest(self, author: bytes | None = None) -> int:
         """The number of the newest verified entry in the longest log of all, or of an author; 0 if there is none."""
         query = f"SELECT max(newest) FROM logs{'' if author is None else ' WHERE author = ?'}"

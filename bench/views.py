@@ -7,7 +7,7 @@ import random
 import sqlite3
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.harness import Figure, say, seconds
 from culm.bamboo import Entry, Identity
@@ -28,11 +28,11 @@ CREATE INDEX by_parent ON messages (parent);
 """
 
 
-def _references(value: Any) -> Iterable[bytes]:
+def _references(value: dict[str, str]) -> Iterable[bytes]:
     return [bytes.fromhex(value["parent"])] if value["parent"] else []
 
 
-def _apply(rows: sqlite3.Connection, entry: Entry, value: Any) -> None:
+def _apply(rows: sqlite3.Connection, entry: Entry, value: dict[str, str]) -> None:
     parent = bytes.fromhex(value["parent"])
     rows.execute("INSERT INTO messages VALUES (?, ?, ?, ?, 0)", (entry.hash, parent, entry.author, value["text"]))
     rows.execute("UPDATE messages SET answers = answers + 1 WHERE id = ?", (parent,))

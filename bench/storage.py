@@ -74,13 +74,10 @@ def _both(bucket: fs.FileSystem, size: int) -> Iterator[Figure]:
     seconds = {name: [cost.wall for cost in found] for name, found in costs.items()}
     ratio = median_ratio(seconds["this disk"], seconds["S3"])
     for name, found in costs.items():
-        rate = size / statistics.median(seconds[name])
-        say(
-            f"  {name}: {statistics.median(seconds[name]):.1f} s,"
-            f" {statistics.median(c.cpu for c in found):.1f} s of CPU"
-        )
+        wall, cpu = statistics.median(seconds[name]), statistics.median(cost.cpu for cost in found)
+        say(f"  {name}: {wall:.1f} s, {cpu:.1f} s of CPU")
         limits = ("this disk", ratio, GOAL) if name == "S3" else ("", None, None)
-        yield Figure(f"{size:,} entries in {BUNDLES} bundles, {name}", rate, "rows/s", *limits)
+        yield Figure(f"{size:,} entries in {BUNDLES} bundles, {name}", size / wall, "rows/s", *limits)
 
 
 def verified(place: str, size: int) -> Cost:

@@ -114,6 +114,14 @@ def test_one_module_of_the_pipeline_has_sessions() -> None:
     assert {"network.urls", "network.urls.PeerUrl"} == found["live"]
 
 
+def test_rows_of_the_pipeline_have_names() -> None:
+    """No row of ``culm.spark`` is a tuple of anything, and no cell of one is found by its number."""
+    positional = re.compile(r"tuple\[(Any|object), \.\.\.\]|\b(row|item|pair|record)\[\d\]")
+    texts = {path: path.read_text() for path in (SOURCE / "spark").rglob("*.py")}
+
+    assert {} == {path: found for path, text in texts.items() if (found := positional.findall(text))}
+
+
 @pytest.mark.slow
 def test_the_package_needs_no_sibling() -> None:
     """What is installed imports nothing of the folders beside ``src``, which a wheel does not have."""

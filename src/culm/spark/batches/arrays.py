@@ -12,6 +12,8 @@ from culm.bamboo import YAMF_BYTES
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.spark.batches.fields import Bytes, Fields, Numbers, padded
 
+_SIGN = np.uint64(2**63)
+
 
 def fields_of(encoded: pa.Array | pa.ChunkedArray) -> Fields:
     """The fields of the values of a binary column; null counts as an empty value, and so is not an entry."""
@@ -21,6 +23,16 @@ def fields_of(encoded: pa.Array | pa.ChunkedArray) -> Fields:
     bounds = np.frombuffer(offsets or bytes(8), np.int64, len(whole) + 1, whole.offset * 8)
     values = padded(memoryview(data or b"")[int(bounds[0]) : int(bounds[-1])])
     return Fields.decode(values, bounds[:-1] - bounds[0], bounds[1:] - bounds[0])
+
+
+def signed(numbers: Numbers) -> npt.NDArray[np.int64]:
+    """Numbers as signed longs 2^63 lower, which is what ``to_sql`` makes of one number."""
+    return (numbers ^ _SIGN).view(np.int64)
+
+
+def unsigned(longs: npt.NDArray[np.int64]) -> Numbers:
+    """The numbers that are longs 2^63 lower; the reverse of ``signed``."""
+    return longs.view(np.uint64) ^ _SIGN
 
 
 def decimals(numbers: Numbers) -> pa.Array:

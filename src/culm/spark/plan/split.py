@@ -111,10 +111,10 @@ class Splitter:
         for demand, size in demands:
             for key, unit in self._work(demand, size):
                 amounts[key] += unit * demand.entries
-        ranked = sorted(amounts.items(), key=lambda pair: (-pair[1], pair[0].digest))
-        kept = Counter(dict(ranked[: self.most_classes]))
-        for key, amount in ranked[self.most_classes :]:
-            kept[_pair_of(key)] += amount
+        ranked = sorted(amounts, key=lambda key: (-amounts[key], key.digest))
+        kept = Counter({key: amounts[key] for key in ranked[: self.most_classes]})
+        for key in ranked[self.most_classes :]:
+            kept[_pair_of(key)] += amounts[key]
         return sorted(kept.items())
 
     def _work(self, demand: Demand, size: int) -> Iterator[tuple[Key, int]]:

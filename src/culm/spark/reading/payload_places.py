@@ -11,10 +11,10 @@ A payload is known by its hash. So any copy serves, even one that stands beside 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow.compute import field
@@ -76,7 +76,7 @@ def _cells(batch: pa.RecordBatch, *names: str) -> Iterator[list[Any]]:
 # -- reading there --------------------------------------------------------------------------------------------------
 
 
-class Payloads:
+class Payloads(AbstractContextManager["Payloads"]):
     """Reads payloads at their places. Some sources stay open: close it, or use it in a ``with`` statement.
 
     ``settings`` open the sources of other machines; None: those of this process.
@@ -84,14 +84,10 @@ class Payloads:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings_here() if settings is None else settings
-        self._sources: OrderedDict[str, _Store | _File] = OrderedDict()
+        self._sources: OrderedDict[str, _Source] = OrderedDict()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        """Close all sources."""
         self.close()
 
     def close(self) -> None:
@@ -127,53 +123,36 @@ class Payloads:
         if hasher.size != size or hasher.hash != payload_hash:
             raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
 
-    def _source(self, path: str) -> _Store | _File:
+    def _source(self, path: str) -> _Source:
         found = self._sources.pop(path, None)
         if found is None:
             if len(self._sources) >= _OPEN:
                 self._sources.popitem(last=False)[1].close()
-            found = _opened(Location(path, self._settings))
+            found = _Source(Location(path, self._settings))
         self._sources[path] = found
         return found
 
 
-def _opened(location: Location) -> _Store | _File:
-    stream = location.open()
-    if stream.read(len(SQLITE_MAGIC)) != SQLITE_MAGIC:
-        return _File(stream)
-    stream.close()
-    return _Store(location)
-
-
-class _Store:
-    """Payloads of a store, by the row of their entry."""
+class _Source:
+    """A store or a file that is open. ``pieces``: the payload of a row, or of the record that begins at a byte."""
 
     def __init__(self, location: Location) -> None:
-        self._open = ExitStack()
-        self._database = self._open.enter_context(opened_store(location))
+        self.pieces: Callable[[int], Iterator[bytes]]
+        with ExitStack() as opened:
+            stream = opened.enter_context(location.open())
+            if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
+                self.pieces = partial(read_pieces, opened.enter_context(opened_store(location)))
+            else:
+                self.pieces = partial(_pieces, stream)
+            self.close = opened.pop_all().close
 
-    def pieces(self, offset: int) -> Iterator[bytes]:
-        return read_pieces(self._database, offset)
 
-    def close(self) -> None:
-        self._open.close()
-
-
-class _File:
-    """Payloads of an export file, by the byte where their record begins."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-
-    def pieces(self, offset: int) -> Iterator[bytes]:
-        records = read_records_from(self._stream, offset)
-        record = next(records, None)
-        if isinstance(record, EntryRecord) and record.payload is None:  # in a bundle it follows
-            place, record = record.entry.place, next(records, None)
-            if not isinstance(record, PayloadRecord) or record.place != place:
-                return
-        if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
-            yield from record.payload
-
-    def close(self) -> None:
-        self._stream.close()
+def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
+    records = read_records_from(stream, offset)
+    record = next(records, None)
+    if isinstance(record, EntryRecord) and record.payload is None:  # in a bundle it follows
+        place, record = record.entry.place, next(records, None)
+        if not isinstance(record, PayloadRecord) or record.place != place:
+            return
+    if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
+        yield from record.payload

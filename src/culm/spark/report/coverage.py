@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.batches.arrays import decimals
+from culm.spark.batches.arrays import decimals, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.report.numbers import CoverageNumbers, LogNumbers
-from culm.spark.report.stretches import Longs, Runs, union, unsigned
+from culm.spark.report.stretches import Longs, Runs, union
 from culm.spark.runtime.columns import names, table_of
 from culm.spark.verification.verdicts import BAD_SIGNATURE, VERDICTS
 from culm.types import Log

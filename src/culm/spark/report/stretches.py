@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from culm.bamboo import MAX_U64
 from culm.errors import CulmError
+from culm.spark.batches.arrays import signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Sum, Tiny, schema
@@ -62,8 +63,6 @@ class Stretch(NamedTuple):
 
 
 NO_ENTRY = "a row is not an entry: its numbers must be whole, its seqnum 1 to 2^64 - 1"
-_SIGN = np.uint64(2**63)
-_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 _FORK = re.compile(r"fork at ([0-9]{1,20})")
 _PLACE = re.compile(r" at [0-9]+$")
 _MOST_LETTERS = 80  # Of a reason's words. A table can hold anything there; longer texts would break the page's table.
@@ -81,16 +80,6 @@ def magnitude(position: int) -> tuple[int, int]:
 def magnitudes(numbers: Numbers) -> Longs:
     """The positions of the magnitudes of numbers."""
     return np.searchsorted(_STEPS, numbers, "right")
-
-
-def signed(numbers: Numbers) -> Longs:
-    """Unsigned numbers as longs 2^63 lower."""
-    return (numbers ^ _SIGN).view(np.int64)
-
-
-def unsigned(numbers: Longs) -> Numbers:
-    """The numbers that are longs 2^63 lower."""
-    return numbers.view(np.uint64) ^ _SIGN
 
 
 def stretches(rows: pa.Table) -> pa.Table:
@@ -115,6 +104,8 @@ def stretches(rows: pa.Table) -> pa.Table:
     starts = begins.nonzero()[0]
     counts = np.diff(np.append(starts, len(number)))
     low, forked_at = number[starts], forked[starts]
+    sums = pa.table({"of": begins.cumsum(), "size": pa.array(size).cast(pa.decimal128(38, 0)), "copies": copies})
+    sums = sums.group_by("of", use_threads=False).aggregate([("size", "sum"), ("copies", "sum")])
     columns = {
         "author": pa.array(authors, pa.binary()).take(pa.array(author[starts])),
         "log": signed(log[starts]),
@@ -128,8 +119,8 @@ def stretches(rows: pa.Table) -> pa.Table:
         "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
         "proved_at": pa.nulls(len(starts), pa.int64()),
         "entries": counts,
-        "size": _sums(size, starts),
-        "copies": np.add.reduceat(copies, starts) if len(starts) else copies,
+        "size": sums.column("size_sum"),
+        "copies": sums.column("copies_sum"),
     }
     return pa.table(columns)
 
@@ -201,16 +192,6 @@ def _codes(column: pa.ChunkedArray, names: Sequence[str], what: str) -> npt.NDAr
     if unknown:
         raise CulmError(f"{min(unknown)} is not a {what}; expected {', '.join(names)}")
     return codes
-
-
-def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
-    """Sums from each start to the next. They may exceed 64 bits, so the halves of the values are summed apart."""
-    if not len(starts):
-        return pa.array([], pa.decimal128(38, 0))
-    low, high = np.add.reduceat(values & _LOW, starts), np.add.reduceat(values >> _HALF, starts)
-    whole = (high << _HALF) + low
-    words = np.stack([whole, (high >> _HALF) + (whole < low)], axis=1).astype("<u8")
-    return pa.Array.from_buffers(pa.decimal128(38, 0), len(words), [None, pa.py_buffer(words.tobytes())])
 
 
 def _words(reason: str | None) -> str | None:

@@ -95,8 +95,9 @@ class Table(ABC, Generic[R]):
     def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> Table[To]:
         """The rows dealt out to several tasks, where too many equal in ``on``, with the columns of another class.
 
-        ``among`` has a column ``shares``. The column ``share`` becomes a number below the ``shares`` of its row that is
-        equal in ``on``, the same for all rows that have one value of ``by``; 0 if there is no such row.
+        ``among`` has a column ``shares``, which is above 1 in few rows. The column ``share`` becomes a number below the
+        ``shares`` of its row that is equal in ``on``, the same for all rows that have one value of ``by``; 0 if there
+        is no such row.
         """
 
     @abstractmethod

@@ -76,7 +76,8 @@ class SparkTable(Table[R]):
 
     def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> SparkTable[To]:
         # Few rows are dealt out, so that the table of their shares can go to every task.
-        joined = self._given().join(functions.broadcast(frame_of(among)), list(on), "left")
+        several = functions.broadcast(frame_of(among).where("shares > 1"))
+        joined = self._given().join(several, list(on), "left")
         share = functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)")
         return SparkTable(self._engine, into, joined.withColumn("share", share).select(*names(into)))
 

@@ -121,7 +121,7 @@ def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
         return {}
     lines = (line.strip() for line in defaults.read_text().splitlines())
     pairs = (re.split(r"\s*=\s*|\s+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {pair[0]: pair[1] for pair in pairs if len(pair) > 1}
+    return {name: value for name, *values in pairs for value in values}
 
 
 def _started(builder: SparkSession.Builder, master: str, settings: Mapping[str, str]) -> SparkSession:

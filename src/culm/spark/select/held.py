@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from culm.spark.batches.cells import Cell
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
-from culm.spark.batches.pack import BLOCK_BITS, Pack
+from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Tiny
@@ -20,20 +20,9 @@ from culm.spark.select.pages import PAGE_BITS, BlockRow
 from culm.spark.verification.findings import Findings
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment_summary import Summary
-from culm.spark.verification.steps import judged
+from culm.spark.verification.steps import JudgedRow, judged
 from culm.spark.verification.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
-
-
-class FoundRow(NamedTuple):
-    """A segment with its outcome."""
-
-    author: bytes
-    log: int
-    block: int
-    summary: bytes
-    findings: bytes
-    outcome: bytes
 
 
 class WholeRow(NamedTuple):
@@ -67,13 +56,15 @@ class Together(NamedTuple):
     numbers: bytes | None
 
 
-def present(rows: Iterable[FoundRow]) -> Iterator[BlockRow]:
+def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
         segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
-            yield BlockRow(row.author, row.log, row.block, row.block >> PAGE_BITS, to_sql(int(verified[-1])))
+            newest = int(verified[-1])
+            block = block_of(newest)
+            yield BlockRow(row.author, row.log, block, block >> PAGE_BITS, to_sql(newest))
 
 
 def held(rows: Iterable[WholeRow]) -> Iterator[Together]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from culm.spark.batches.arrays import signed, unsigned
 from culm.spark.batches.fields import Numbers, Offsets
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Row, Tiny, schema
@@ -82,18 +83,11 @@ class Gap(NamedTuple):
 
 
 _ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
-_NUMBER = np.uint64(2**63)  # XOR with it turns an unsigned number into its signed form and back
 
 
 def numbers_of(column: pa.Array) -> Numbers:
     """The unsigned numbers of a column of signed longs (``to_sql``); null becomes 0."""
-    found: Numbers = np.asarray(column.fill_null(to_sql(0))).astype(np.int64).view(np.uint64) ^ _NUMBER
-    return found
-
-
-def signed(numbers: Numbers) -> pa.Array:
-    """Unsigned numbers as a column of signed longs; the reverse of ``numbers_of``."""
-    return pa.array((numbers ^ _NUMBER).view(np.int64))
+    return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
 
 
 class Places:
@@ -196,7 +190,7 @@ def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **columns: 
         if field.name in columns:
             given = columns[field.name]
             is_unsigned = isinstance(given, np.ndarray) and given.dtype == np.uint64
-            arrays.append(signed(given) if is_unsigned else pa.array(given, field.type))
+            arrays.append(pa.array(signed(given) if is_unsigned else given, field.type))
         elif field.name in source.schema.names:
             arrays.append(source.column(field.name).take(pa.array(row)))
         else:

@@ -14,14 +14,14 @@ from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.select.gaps import Missing, merged
-from culm.spark.select.held import FoundRow, Together, WholeRow, held, present
+from culm.spark.select.held import Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.pages import BlockRow, LogRow, PageRow, linked, paged
 from culm.spark.select.pieces import FarSpan, Request, cut, spread
 from culm.spark.select.places import Far, Gap, Piece, Wide
 from culm.spark.select.requests import Asked, Given, Refused, check, given
 from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, SegmentRow
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow
 from culm.spark.verification.verify import Verification, verified
 
 # Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
@@ -52,15 +52,6 @@ class Wanted(NamedTuple):
     shares: int
 
 
-class Popular(NamedTuple):
-    """Such a block if several tasks share in it."""
-
-    author: bytes
-    log: int
-    block: int
-    shares: int
-
-
 class BarePage(NamedTuple):
     """A page without what is known of the pages behind it."""
 
@@ -77,7 +68,7 @@ class Selecting:
         self._segments = verification.segments.join(verification.outcomes, SEGMENT, Judged)
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
-        blocks = self._segments.select(FoundRow).map(present, BlockRow)
+        blocks = self._segments.select(JudgedRow).map(present, BlockRow)
         pages = blocks.spread((*LOG, "page"), ("block",)).map(paged, PageRow)
         self._pages: Table[PageRow]
         self._pages, logs = pages.spread(LOG, ("page",)).keep(linked, PageRow, LogRow)
@@ -98,10 +89,9 @@ class Selecting:
 
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
-        totals = self._pieces.total(BLOCK, Pairs)
-        wanted, popular = totals.keep(_shared, Wanted, Popular)
+        (wanted,) = self._pieces.total(BLOCK, Pairs).keep(_shared, Wanted)
         entries = self._segments.join(wanted, BLOCK, WholeRow).map(held, Together)
-        shared = self._pieces.dealt(popular, BLOCK, "requester", Together)
+        shared = self._pieces.dealt(wanted, BLOCK, "requester", Together)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
     def missing(self, inside: Table[Gap]) -> Table[Gap]:
@@ -109,12 +99,8 @@ class Selecting:
         return inside.union(self._gaps).spread(("requester", *LOG), ("reason", "first"))
 
 
-def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted | Popular]:
-    for row in rows:
-        shares = -(-row.pairs // _SHARE_PAIRS)
-        yield Wanted(row.author, row.log, row.block, shares)
-        if shares > 1:
-            yield Popular(row.author, row.log, row.block, shares)
+def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
+    return (Wanted(row.author, row.log, row.block, -(-row.pairs // _SHARE_PAIRS)) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from culm.intervals.exchanged import Exchanged
 from culm.intervals.proofs import doubtful, partial_proof
 from culm.testing.builders import LogBuilder, build_log
 from tests.intervals.pair import Pair, Side
-from tests.memory import MemoryStore
+from tests.memory import Held, MemoryStore
 
 EVERYTHING = Regular(At(1, 0), FromGreatest(0))
 
@@ -401,6 +401,38 @@ def test_small_responses_overtake_large_payloads() -> None:
         pair.step(pair.a, pair.b)
         received = sum(len(event.data) for event in pair.a.events if isinstance(event, PayloadReceived))
     assert received < 600_000
+
+
+class Asked(MemoryStore):
+    """Counts how often it is asked what it holds of a log."""
+
+    times = 0
+
+    def held(self, log: tuple[bytes, int]) -> Held:
+        """What is held of a log."""
+        self.times += 1
+        return super().held(log)
+
+
+def test_the_middle_of_a_payload_asks_nothing() -> None:
+    """Chunks of a payload follow each other without planning, a mebibyte at a time, until the log changes."""
+    log, side = build_log(1, payload_size=3_000_000), Side()
+    side.store = side.connection.theirs.source = store = Asked()
+    pair = holders(log, b=1, right=side)
+    pair.a.connection.request(*key(log), Single(1, 0, 0))
+    pair.step(pair.a, pair.b)
+    pair.step(pair.b, pair.a)
+    store.times = 0
+    pair.step(pair.a, pair.b)
+    pair.step(pair.b, pair.a)
+    assert store.times == 0
+    pair.b.connection.wake([key(log)])
+    pair.step(pair.a, pair.b)
+    pair.step(pair.b, pair.a)
+    assert store.times > 0
+    pair.settle()
+    assert pair.a.items == [("m", 1), ("p", 1)]
+    assert store.times <= 8
 
 
 def test_many_paused_requests_cost_nothing() -> None:

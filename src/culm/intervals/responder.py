@@ -27,6 +27,9 @@ from culm.ranges.runs import Runs
 from culm.transfer import Held, HeldLog, Kept, Pages, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
+# Bytes of one payload that are sent before the store is asked again what may be sent. It is asked at once when the log
+# changes; this bound is for what nobody tells us, such as a log that is shared no longer.
+_UNASKED_BYTES = 1024 * 1024
 _LAZY_ITEMS = 100_000  # Items in one announcement if sizes have to be looked up, so that a turn stays short.
 _LAZY_STEPS = 1024  # Runs in one announcement, for the same reason: each entry of a forked branch is a run of its own.
 
@@ -74,6 +77,8 @@ class TheirRequest(Progress):
         self._transmitted = Runs()
         self._pages = Pages(self.request.log)
         self._entries = 0  # sent completely since the last part
+        self._under_way: Kept | None = None  # whose payload goes on, whatever else the store holds
+        self._unasked = 0  # bytes that were sent of it since the store was asked
         self._is_drained = False  # whether nothing can follow the last part until the log changes
         self._misfit: int | None = None  # the number of a payload that is not wanted for its size
         self._is_log_over = False  # whether the log's last entry was sent
@@ -97,11 +102,30 @@ class TheirRequest(Progress):
 
     # -- what comes next ---------------------------------------------------------------------------------------
 
+    def look_again(self) -> None:
+        """The log has changed, so that something else may come next."""
+        self._under_way = None
+
     def next_part(self, source: Source, room: int) -> Part | None:
         """The next part, of at most ``room`` bytes of data; None if there is nothing to send now.
 
         With no room, nothing is said about what data would be next.
         """
+        kept, self._under_way = self._under_way, None
+        if kept is None or self.lazy:
+            return self._planned_part(source, room)
+        if room <= 0:
+            self._under_way = kept
+            return None
+        # Planning costs more than reading such a piece, and in the middle of a payload it would find nothing else.
+        piece = self._payload(source, kept, room, may_wait=False)
+        if not piece:
+            return self._planned_part(source, room)
+        self.note_switch()
+        return Data(piece, 0)
+
+    def _planned_part(self, source: Source, room: int) -> Part | None:
+        self._unasked = 0
         held = source.held(self.request.log)
         is_branched = held.is_forked and self.request.forks is not Forks.DEFAULT
         available = Available(held) if is_branched else held
@@ -447,6 +471,9 @@ class TheirRequest(Progress):
         else:
             piece = source.payload(kept, self.offset, wanted) if wanted else b""
         self.offset += len(piece)
+        self._unasked += len(piece)
+        goes_on = kept.complete and piece and self.offset < end and self._unasked < _UNASKED_BYTES
+        self._under_way = kept if goes_on else None
         if self.offset == kept.entry.size:
             self._pass_payload(kept.entry)
         return piece

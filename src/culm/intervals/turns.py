@@ -69,4 +69,5 @@ class Turns:
         """These logs have changed: all requests for them get a turn."""
         for log in logs:
             for request_id in self._by_log.get(log, ()):
+                self.requests[request_id].look_again()
                 self.queue(request_id)

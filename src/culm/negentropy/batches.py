@@ -16,8 +16,8 @@ are bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -32,6 +32,8 @@ Bound = tuple[int, bytes]
 
 _LEAST_RANGES = 32  # Of a batch: fewer are quicker one by one, because each step of numpy takes microseconds to begin.
 _BATCH_BYTES = 64 * 1024
+_FINGERPRINT = np.dtype((np.void, FINGERPRINT_BYTES))
+_DIGITS = np.array([1 << 7 * digits for digits in range(1, 10)], np.uint64)  # the least numbers of 2, 3, ... digits
 _MOST_PARTS = 1024  # Fingerprints that are made at once: half a millisecond of work in vain where a frame limit cuts.
 
 
@@ -53,18 +55,9 @@ _RANGE = re.compile(
 )
 
 
-class Answer(NamedTuple):
-    """What is written for a range."""
-
-    head: bytes
-    """All of it; of a list without the number of ids and the ids."""
-    row: int
-    mode: int
-    """The mode of the range that is answered."""
-    parts: int
-    """How many it was divided into; 0 for a list."""
-    low: int
-    high: int
+Answer = tuple[bytes, int, int, int, int, int]
+"""What is written for a range: the bytes, of a list without the number of ids and the ids; the number of the range and
+its mode; how many parts it was divided into, 0 for a list; ``low`` and ``high``."""
 
 
 class Batch(NamedTuple):
@@ -132,9 +125,7 @@ class Batch(NamedTuple):
         asked = (self.modes == Mode.FINGERPRINT).nonzero()[0]
         if len(asked):
             ours = np.frombuffer(self.storage.fingerprints(self.low[asked], self.high[asked]), np.uint64)
-            # Any 16 bytes of the message in a row, as a view, because the fingerprints lie anywhere in it.
-            windows = np.ndarray((len(self.message) - FINGERPRINT_BYTES + 1,), "V16", self.message, strides=(1,))
-            theirs = windows[self.bodies[asked]].view(np.uint64)
+            theirs = _windows(self.message)[self.bodies[asked]].view(np.uint64)
             unequal[asked] = (ours != theirs).reshape(-1, 2).any(axis=1)
         return unequal
 
@@ -151,7 +142,7 @@ class Batch(NamedTuple):
 
     def answers(
         self, unequal: Bools, parts_of: Callable[[int], int], *, skipped: bool, last: int
-    ) -> Iterator[list[Answer]]:
+    ) -> Iterator[Iterable[Answer]]:
         """The answers to the unequal ranges, some at a time. ``last``: the timestamp of the last bound written.
 
         ``parts_of`` tells into how many parts of equal size so many records are divided, 0 for a list. ``skipped``: a
@@ -170,7 +161,7 @@ class Batch(NamedTuple):
             end = max(begin + 1, int(totals.searchsorted(most, "right")))
             some = slice(begin, end)
             heads = self._written(rows[some], parts[some], skips[some], last)
-            yield list(map(Answer, heads, *(column[some].tolist() for column in (rows, modes, parts, low, high))))
+            yield zip(heads, *(column[some].tolist() for column in (rows, modes, parts, low, high)), strict=True)
             last, begin = int(self.timestamps[rows[end - 1]]), end
 
     def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> list[bytes]:
@@ -194,15 +185,16 @@ class Batch(NamedTuple):
         timestamps[places], found = self.storage.bounds(end[places])
         prefixes = {int(places[place]): prefix for place, prefix in found.items()}
         if self.prefixes or self.before[1]:
-            for place, row in zip((ends - 1).tolist(), rows.tolist(), strict=True):
-                prefixes[place] = self.bound(row)[1]
-            for place, row in zip(starts[skips].tolist(), rows[skips].tolist(), strict=True):
-                prefixes[place] = self.bound(row - 1)[1]
+            own = zip((ends - 1).tolist(), rows.tolist(), strict=True)
+            skipped = zip(starts[skips].tolist(), (rows[skips] - 1).tolist(), strict=True)
+            bounds = (
+                (place, self.bound(row)[1]) for place, row in chain(own, skipped) if row in self.prefixes or row < 0
+            )
+            prefixes.update(bounds)
         differences = np.diff(timestamps, prepend=np.uint64(last))
         asked = (modes == Mode.FINGERPRINT).nonzero()[0]
-        written, lengths = _ranges(differences, prefixes, modes, self.storage.fingerprints(begin[asked], end[asked]))
-        stops = lengths.cumsum()[ends - 1].tolist()
-        return [written[start:stop] for start, stop in pairwise([0, *stops])]
+        written, stops = _ranges(differences, prefixes, modes, self.storage.fingerprints(begin[asked], end[asked]))
+        return [written[start:stop] for start, stop in pairwise([0, *stops[ends - 1].tolist()])]
 
 
 _RANGE_ALONE = re.compile(_RANGE.pattern.removesuffix(rb"|.+"), re.DOTALL)
@@ -235,29 +227,40 @@ def _ascend(timestamps: U64, same: Bools, prefixes: dict[int, bytes], before: Bo
 
 
 def _ranges(differences: U64, prefixes: dict[int, bytes], modes: U8, fingerprints: bytes) -> tuple[bytes, I64]:
-    """Ranges as bytes in a row, without the lists, and the length of each.
+    """Ranges as bytes in a row, without the lists, and where each ends.
 
-    All are laid out in columns wide enough for the longest, beside a mask of the bytes that count.
+    Each byte goes where it belongs: the same byte of all ranges at once.
     """
     numbers = differences + np.uint64(1)
-    digits = max(1, -(-int(numbers.max()).bit_length() // 7))
-    mode = digits + 1 + max(map(len, prefixes.values()), default=0)
-    table = np.empty((len(numbers), mode + 1 + FINGERPRINT_BYTES), np.uint8)
-    counts = np.ones(table.shape, np.bool_)
-    for digit in range(digits):
-        rest = numbers >> np.uint64(7 * (digits - 1 - digit))
-        table[:, digit] = rest & np.uint64(0x7F)
-        counts[:, digit] = rest > 0
-    table[:, : digits - 1] |= 0x80
-    table[:, digits] = 0
-    counts[:, digits + 1 : mode] = False
-    for row, prefix in prefixes.items():
-        table[row, digits] = len(prefix)
-        table[row, digits + 1 : digits + 1 + len(prefix)] = np.frombuffer(prefix, np.uint8)
-        counts[row, digits + 1 : digits + 1 + len(prefix)] = True
-    table[:, mode] = modes
-    hashed = modes == Mode.FINGERPRINT
-    table[hashed, mode + 1 :] = np.frombuffer(fingerprints, np.uint8).reshape(-1, FINGERPRINT_BYTES)
-    counts[:, mode + 1 :] = hashed[:, None]
-    lengths: I64 = counts.sum(axis=1)
-    return table[counts].tobytes(), lengths
+    digits = _DIGITS.searchsorted(numbers, "right") + 1
+    lengths = digits + 2
+    rows = np.fromiter(prefixes, np.int64, len(prefixes))
+    prefix_sizes = np.fromiter(map(len, prefixes.values()), np.int64, len(prefixes))
+    lengths[rows] += prefix_sizes
+    hashed = (modes == Mode.FINGERPRINT).nonzero()[0]
+    lengths[hashed] += FINGERPRINT_BYTES
+    ends = lengths.cumsum()
+    starts = ends - lengths
+    out = np.zeros(int(ends[-1]), np.uint8)
+    sizes = starts + digits  # where the length of the prefix is
+    out[sizes - 1] = numbers & np.uint64(0x7F)
+    longer = numbers >= 0x80
+    for digit in range(1, int(digits.max())):
+        some = longer.nonzero()[0]
+        out[sizes[some] - 1 - digit] = numbers[some] >> np.uint64(7 * digit) & np.uint64(0x7F) | np.uint64(0x80)
+        longer = digits > digit + 1
+    out[sizes[rows]] = prefix_sizes
+    before = prefix_sizes.cumsum() - prefix_sizes
+    joined = np.frombuffer(b"".join(prefixes.values()), np.uint8)
+    out[(sizes[rows] + 1 - before).repeat(prefix_sizes) + np.arange(len(joined))] = joined
+    behind = ends.copy()
+    behind[hashed] -= FINGERPRINT_BYTES
+    out[behind - 1] = modes
+    if len(hashed):
+        _windows(out)[behind[hashed]] = np.frombuffer(fingerprints, _FINGERPRINT)
+    return out.tobytes(), ends
+
+
+def _windows(data: U8 | bytes) -> npt.NDArray[np.void]:
+    """Any 16 bytes in a row, as a view, because fingerprints lie anywhere."""
+    return np.ndarray((len(data) - FINGERPRINT_BYTES + 1,), _FINGERPRINT, data, strides=(1,))

@@ -19,7 +19,7 @@ from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_clump, settings_of
 from culm.cli.output import counted, print_json, print_table
 from culm.errors import ConfigError, NetworkError, StoreMissing
-from culm.negentropy import Split, Storage, even, newest_listed
+from culm.negentropy import Split, Storage, even, newest_listed, sparing
 from culm.node.config import NodeConfig
 from culm.node.home import Home
 from culm.node.interests.missing import EVERYTHING
@@ -47,7 +47,7 @@ from culm.wire.places import log_text
 if TYPE_CHECKING:
     from culm.store.recordindex import IndexStorage
 
-_SPLITS: dict[str, Split] = {"even": even, "newest": newest_listed}
+_SPLITS: dict[str, Split] = {"even": even, "newest": newest_listed, "sparing": sparing}
 _OF_ENTRIES = (View.ENTRIES, View.PAYLOADS)
 
 

@@ -9,21 +9,21 @@ The pattern matches what nearly every sender writes nearly always. It stops in f
 infinity, a long list, a malformed one. The reconciler reads some ranges from there on one by one, and that reader is
 strict. So each rule about what is refused stands in one place, ``culm.negentropy.codec``.
 
-A batch is 64 KiB of a message, and a thousand fingerprints of an answer. So memory, and the work beyond a frame limit,
-are bounded.
+A batch is 64 KiB of a message, and two thousand fingerprints or ids of an answer. So memory is bounded, and so is the
+work in vain beyond a frame limit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from culm.negentropy.array import I64, U8, U64, ArrayStorage
+from culm.negentropy.array import I64, U8, U64, ArrayStorage, Bytes
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, Mode
 from culm.negentropy.storage import Storage
 
@@ -32,9 +32,10 @@ Bound = tuple[int, bytes]
 
 _LEAST_RANGES = 32  # Of a batch: fewer are quicker one by one, because each step of numpy takes microseconds to begin.
 _BATCH_BYTES = 64 * 1024
-_FINGERPRINT = np.dtype((np.void, FINGERPRINT_BYTES))
 _DIGITS = np.array([1 << 7 * digits for digits in range(1, 10)], np.uint64)  # the least numbers of 2, 3, ... digits
-_MOST_PARTS = 1024  # Fingerprints that are made at once: half a millisecond of work in vain where a frame limit cuts.
+# Fingerprints and ids of an answer that are written at once: a millisecond of work in vain where a frame limit cuts.
+_MOST_WRITTEN = 2048
+_LONGEST_LIST = 127  # ids: the number of ids is written in one byte
 
 
 def _lists() -> bytes:
@@ -55,9 +56,25 @@ _RANGE = re.compile(
 )
 
 
-Answer = tuple[bytes, int, int, int, int, int]
-"""What is written for a range: the bytes, of a list without the number of ids and the ids; the number of the range and
-its mode; how many parts it was divided into, 0 for a list; ``low`` and ``high``."""
+class Answers(NamedTuple):
+    """What is written for some ranges, all in a row."""
+
+    written: bytes
+    """Empty if it is a single list that is too long to be written in one go."""
+    ends: I64
+    """Where in it each range ends."""
+    rows: I64
+    modes: U8
+    """What the other side has sent of each range."""
+    skips: Bools
+    """Whether a Skip goes in front."""
+    low: I64
+    high: I64
+
+    def each(self) -> Iterator[tuple[bytes, int, int, bool, int, int]]:
+        """For each range: what is written, its number, and the other columns."""
+        parts = [self.written[begin:end] for begin, end in pairwise([0, *self.ends.tolist()])]
+        return zip(parts, *(column.tolist() for column in self[2:]), strict=True)
 
 
 class Batch(NamedTuple):
@@ -125,7 +142,7 @@ class Batch(NamedTuple):
         asked = (self.modes == Mode.FINGERPRINT).nonzero()[0]
         if len(asked):
             ours = np.frombuffer(self.storage.fingerprints(self.low[asked], self.high[asked]), np.uint64)
-            theirs = _windows(self.message)[self.bodies[asked]].view(np.uint64)
+            theirs = _windows(self.message, FINGERPRINT_BYTES)[self.bodies[asked]].view(np.uint64)
             unequal[asked] = (ours != theirs).reshape(-1, 2).any(axis=1)
         return unequal
 
@@ -140,9 +157,7 @@ class Batch(NamedTuple):
         for row, begin, end, low, high in zip(*(column.tolist() for column in columns), strict=True):
             yield row, self.message[begin:end], self.storage.ids(low, high)
 
-    def answers(
-        self, unequal: Bools, parts_of: Callable[[int], int], *, skipped: bool, last: int
-    ) -> Iterator[Iterable[Answer]]:
+    def answers(self, unequal: Bools, parts_of: Callable[[int], int], *, skipped: bool, last: int) -> Iterator[Answers]:
         """The answers to the unequal ranges, some at a time. ``last``: the timestamp of the last bound written.
 
         ``parts_of`` tells into how many parts of equal size so many records are divided, 0 for a list. ``skipped``: a
@@ -151,21 +166,26 @@ class Batch(NamedTuple):
         rows = unequal.nonzero()[0]
         low, high, modes = self.low[rows], self.high[rows], self.modes[rows]
         skips = np.append(skipped, ~unequal)[rows]
+        counts = high - low
         parts = np.zeros(len(rows), np.int64)
         asked = modes == Mode.FINGERPRINT
-        parts[asked] = list(map(parts_of, (high - low)[asked].tolist()))
-        totals = (parts + 1).cumsum()
+        parts[asked] = list(map(parts_of, counts[asked].tolist()))
+        # A long list stands alone, because the frame limit may allow little of it.
+        long = (parts == 0) & (counts > _LONGEST_LIST)
+        totals = np.where(long, _MOST_WRITTEN + 1, np.maximum(counts * (parts == 0), parts) + 1).cumsum()
         begin = 0
         while begin < len(rows):
-            most = _MOST_PARTS + (int(totals[begin - 1]) if begin else 0)
+            most = _MOST_WRITTEN + (int(totals[begin - 1]) if begin else 0)
             end = max(begin + 1, int(totals.searchsorted(most, "right")))
             some = slice(begin, end)
-            heads = self._written(rows[some], parts[some], skips[some], last)
-            yield zip(heads, *(column[some].tolist() for column in (rows, modes, parts, low, high)), strict=True)
+            written, ends = b"", np.zeros(1, np.int64)
+            if not long[begin]:
+                written, ends = self._written(rows[some], parts[some], skips[some], last)
+            yield Answers(written, ends, rows[some], modes[some], skips[some], low[some], high[some])
             last, begin = int(self.timestamps[rows[end - 1]]), end
 
-    def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> list[bytes]:
-        """What is written for each of the rows."""
+    def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> tuple[bytes, I64]:
+        """What is written for the rows, and where in it each ends."""
         counts = np.maximum(parts, 1) + skips  # of the ranges that are written
         ends = counts.cumsum()
         starts = ends - counts
@@ -193,8 +213,12 @@ class Batch(NamedTuple):
             prefixes.update(bounds)
         differences = np.diff(timestamps, prepend=np.uint64(last))
         asked = (modes == Mode.FINGERPRINT).nonzero()[0]
-        written, stops = _ranges(differences, prefixes, modes, self.storage.fingerprints(begin[asked], end[asked]))
-        return [written[start:stop] for start, stop in pairwise([0, *stops[ends - 1].tolist()])]
+        listed = (modes == Mode.ID_LIST).nonzero()[0]
+        lists = size[listed]
+        ids = self.storage.ids_at(begin[listed].repeat(lists) + _within(lists))
+        fingerprints = self.storage.fingerprints(begin[asked], end[asked])
+        written, stops = _ranges(differences, prefixes, modes, fingerprints, lists, ids)
+        return written, stops[ends - 1]
 
 
 _RANGE_ALONE = re.compile(_RANGE.pattern.removesuffix(rb"|.+"), re.DOTALL)
@@ -226,41 +250,49 @@ def _ascend(timestamps: U64, same: Bools, prefixes: dict[int, bytes], before: Bo
     return True
 
 
-def _ranges(differences: U64, prefixes: dict[int, bytes], modes: U8, fingerprints: bytes) -> tuple[bytes, I64]:
-    """Ranges as bytes in a row, without the lists, and where each ends.
+def _within(counts: I64) -> I64:
+    """0, 1, ... up to before each count, one after the other."""
+    return np.arange(int(counts.sum())) - (counts.cumsum() - counts).repeat(counts)
+
+
+def _ranges(
+    differences: U64, prefixes: dict[int, bytes], modes: U8, fingerprints: bytes, lists: I64, ids: Bytes
+) -> tuple[bytes, I64]:
+    """Ranges as bytes in a row, and where each ends. ``lists``: how many of the ids are in each list.
 
     Each byte goes where it belongs: the same byte of all ranges at once.
     """
     numbers = differences + np.uint64(1)
     digits = _DIGITS.searchsorted(numbers, "right") + 1
-    lengths = digits + 2
-    rows = np.fromiter(prefixes, np.int64, len(prefixes))
-    prefix_sizes = np.fromiter(map(len, prefixes.values()), np.int64, len(prefixes))
-    lengths[rows] += prefix_sizes
-    hashed = (modes == Mode.FINGERPRINT).nonzero()[0]
+    prefixed = np.fromiter(prefixes, np.int64, len(prefixes))
+    sizes = np.fromiter(map(len, prefixes.values()), np.int64, len(prefixes))
+    hashed, listed = ((modes == mode).nonzero()[0] for mode in (Mode.FINGERPRINT, Mode.ID_LIST))
+    bodies = digits + 2  # their lengths, for now without the body
+    bodies[prefixed] += sizes
+    lengths = bodies.copy()
     lengths[hashed] += FINGERPRINT_BYTES
+    lengths[listed] += 1 + lists * ID_BYTES
     ends = lengths.cumsum()
     starts = ends - lengths
+    bodies += starts
     out = np.zeros(int(ends[-1]), np.uint8)
-    sizes = starts + digits  # where the length of the prefix is
-    out[sizes - 1] = numbers & np.uint64(0x7F)
-    longer = numbers >= 0x80
+    places = starts + digits  # of the lengths of prefixes
+    out[places - 1] = numbers & np.uint64(0x7F)
     for digit in range(1, int(digits.max())):
-        some = longer.nonzero()[0]
-        out[sizes[some] - 1 - digit] = numbers[some] >> np.uint64(7 * digit) & np.uint64(0x7F) | np.uint64(0x80)
-        longer = digits > digit + 1
-    out[sizes[rows]] = prefix_sizes
-    before = prefix_sizes.cumsum() - prefix_sizes
-    joined = np.frombuffer(b"".join(prefixes.values()), np.uint8)
-    out[(sizes[rows] + 1 - before).repeat(prefix_sizes) + np.arange(len(joined))] = joined
-    behind = ends.copy()
-    behind[hashed] -= FINGERPRINT_BYTES
-    out[behind - 1] = modes
+        some = (digits > digit).nonzero()[0]
+        out[places[some] - 1 - digit] = numbers[some] >> np.uint64(7 * digit) & np.uint64(0x7F) | np.uint64(0x80)
+    places = places[prefixed]
+    out[places] = sizes
+    out[(places + 1).repeat(sizes) + _within(sizes)] = np.frombuffer(b"".join(prefixes.values()), np.uint8)
+    out[bodies - 1] = modes
     if len(hashed):
-        _windows(out)[behind[hashed]] = np.frombuffer(fingerprints, _FINGERPRINT)
+        _windows(out, FINGERPRINT_BYTES)[bodies[hashed]] = np.frombuffer(fingerprints, f"V{FINGERPRINT_BYTES}")
+    out[bodies[listed]] = lists
+    if len(ids):
+        _windows(out, ID_BYTES)[(bodies[listed] + 1).repeat(lists) + _within(lists) * ID_BYTES] = ids
     return out.tobytes(), ends
 
 
-def _windows(data: U8 | bytes) -> npt.NDArray[np.void]:
-    """Any 16 bytes in a row, as a view, because fingerprints lie anywhere."""
-    return np.ndarray((len(data) - FINGERPRINT_BYTES + 1,), _FINGERPRINT, data, strides=(1,))
+def _windows(data: U8 | bytes, size: int) -> Bytes:
+    """Any ``size`` bytes in a row, as a view, because fingerprints and ids lie anywhere."""
+    return np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))

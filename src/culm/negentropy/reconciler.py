@@ -92,13 +92,14 @@ def sparing(low: int, high: int, size: int) -> list[tuple[int, bool]]:
 
 
 def _sparing_parts(count: int, size: int) -> int:
-    if count < size or size < _MOST_AT_FIRST * _LIST_BELOW:
-        return max(2, min(isqrt(2 * count), BUCKETS if count < size else _MOST_AT_FIRST))
-    # The peer's parts, and those of its answers to ours, are of these sizes before they are lists.
+    parts = max(2, min(isqrt(count), BUCKETS))
+    if count < size:
+        return parts
+    # If both divide by 16 from here on, parts of at most this size end as lists of the peer, after some rounds.
     most = _LIST_BELOW - 1
     while size > most * _MOST_AT_FIRST:
         most *= BUCKETS**2
-    return max(BUCKETS, -(-size // most))
+    return max(parts, -(-size // most))
 
 
 _FEW_IDS = [Struct(f"{ID_BYTES}s" * count) for count in range(_LIST_BELOW)]  # quicker than slices
@@ -122,9 +123,13 @@ class _Answer:
         self._reference_bytes = reference_bytes
         self._written = 0  # The position of the last bound written: what follows on the wire begins there.
 
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes more are within the frame limit."""
+        return self._cut_at is None or len(self.out) + size <= self._cut_at
+
     def add(self, part: bytes, high: int) -> None:
         """Ranges that reach up to the position ``high``; none of them if not all fit."""
-        if self._cut_at is not None and len(self.out) + len(part) > self._cut_at:
+        if not self.fits(len(part)):
             self._close(high if self._reference_bytes else self._written)
         else:
             self.out += part
@@ -144,7 +149,7 @@ class _Answer:
         self.out += encode_varint(high - low)
         self.out += self._storage.ids(low, high)
         self._written = high
-        if self._cut_at is not None and len(self.out) > self._cut_at:
+        if not self.fits(0):
             self._close(high)
 
     def _close(self, rest: int) -> None:
@@ -302,20 +307,22 @@ class Negentropy:
                 unequal[row] = False
                 self._compare(theirs, ours)
         for answers in batch.answers(unequal, self._equal_parts_of, skipped=skipped, last=last):
-            for head, row, mode, parts, low, high in answers:
-                if parts:
-                    answer.add(head, high)
-                elif mode == FINGERPRINT:
-                    answer.add(head + encode_varint(high - low) + self._storage.ids(low, high), high)
-                elif answer.room is None or answer.room >= high - low:
-                    answer.add_list(head, low, high)
+            if answers.written and answer.fits(len(answers.written)):
+                answer.add(answers.written, int(answers.high[-1]))
+                last = batch.bound(int(answers.rows[-1]))[0]
+                yield
+                continue
+            for part, row, mode, skips, low, high in answers.each():
+                before, (timestamp, prefix) = batch.bound(row - 1), batch.bound(row)
+                if mode == FINGERPRINT:
+                    answer.add(part, high)
                 else:
-                    before, (timestamp, prefix) = batch.bound(row - 1)[0], batch.bound(row)
-                    skip = head.removesuffix(encode_bound(timestamp, prefix, before) + _ID_LIST)
-                    self._list(answer, skip, before, low, high, timestamp, prefix)
+                    self._list(
+                        answer, self._skip(before, last) if skips else b"", before[0], low, high, timestamp, prefix
+                    )
                 if answer.full:
                     return skipped, last
-            last = batch.bound(row)[0]
+                last = timestamp
             yield
         return not unequal[-1], last
 

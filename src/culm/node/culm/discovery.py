@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 
 from culm.errors import RemoteProtocolError
-from culm.negentropy import Negentropy
+from culm.negentropy import Negentropy, sparing
 from culm.node.config import NodeConfig
 from culm.node.culm.offers import offer_of
 from culm.node.sharing.threads import Worker
@@ -120,7 +120,8 @@ class Discovery:
         limits = self._connection.limits, self._connection.their_limits
         # 16 bytes are left for what stands around a negentropy message on the stream.
         most = min(limit.max_message for limit in limits) - 16
-        session = Negentropy(await self._share.run_on(self._own, self._snapshot.enter_context, records), most)
+        heads = await self._share.run_on(self._own, self._snapshot.enter_context, records)
+        session = Negentropy(heads, most, split=sparing)
         if not self.begun.is_set():
             self.change = change
             self.begun.set()

@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 2  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 3  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -23,6 +23,24 @@ class Core(Protocol):
         Entries of one author are quick if they are hundreds; below eight nothing is accepted. ``ValueError`` if
         an entry is shorter than an author and a signature; ``OSError`` if the system has no random bits.
         """
+
+    def entries_followed(self, data: bytes, /) -> tuple[tuple[bytes, ...], bytes]:
+        """The entries from the beginning of ``data`` on, each with its payload behind it, up to the first not whole.
+
+        Columns as ``entries_at`` gives them, and the digests of the entries: 64 bytes each, without the YAMF prefix.
+        """
+
+    def entries_at(self, data: bytes | memoryview, starts: bytes, ends: bytes, /) -> tuple[bytes, ...]:
+        """The fields of the records from each of ``starts`` to before each of ``ends`` in ``data``.
+
+        Columns of numbers with 8 bytes in the machine's order, as ``starts`` and ``ends`` are: start, end, log id,
+        number, the number that the lipmaalink goes to, where the digests of lipmaalink and backlink begin (-1: left
+        out), size, where the digest of the payload hash begins. Then two columns of one byte: whether the record is an
+        entry, and whether it ends the log. If it is no entry, the fields mean nothing.
+        """
+
+    def digests(self, data: bytes | memoryview, starts: bytes, ends: bytes, /) -> bytes:
+        """The BLAKE2b-512 hashes of these records, 64 bytes each; ``ValueError`` if one is outside of ``data``."""
 
     def fingerprints(self, sums: bytes, low: bytes, high: bytes, /) -> bytes:
         """The fingerprints (16 bytes each) of ranges of a sealed set.

@@ -17,6 +17,7 @@ from culm.bamboo.verification import (
     check_payload_digest,
     check_signature,
     is_authentic,
+    start_checking,
 )
 from culm.bamboo.yamf import YAMF_BYTES, decode_yamf, yamf_hash
 
@@ -48,5 +49,6 @@ __all__ = [
     "path",
     "read_u64",
     "spine",
+    "start_checking",
     "yamf_hash",
 ]

@@ -14,7 +14,7 @@ order. A link that does not fit is a fork (``culm.bamboo.forks``).
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import cache
@@ -97,9 +97,16 @@ def are_authentic(entries: Sequence[Entry], threads: int | None = None) -> list[
     threads = threads or os.cpu_count() or 1
     if threads == 1 or len(entries) <= _CHUNK:
         return _check_chunk(entries)
+    return start_checking(entries, threads)()
+
+
+def start_checking(entries: Sequence[Entry], threads: int | None = None) -> Callable[[], list[bool]]:
+    """Begin ``are_authentic`` on other threads; the function returned waits for its end, and gives the verdicts."""
+    threads = threads or os.cpu_count() or 1
     size = _CHUNK if native.core is None or not _batches else _large_chunk(len(entries), threads)
     chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
-    return [verdict for chunk in _pool(threads).map(_check_chunk, chunks) for verdict in chunk]
+    checks = _pool(threads).map(_check_chunk, chunks)
+    return lambda: [verdict for chunk in checks for verdict in chunk]
 
 
 def _large_chunk(count: int, threads: int) -> int:

@@ -1,13 +1,15 @@
 """Exporting from a store and importing into it. The formats of the files are in ``culm.store.files``.
 
-An import is one pass over a file of any size: memory holds one batch of entries with their small payloads, and a piece
-of a large one. Everything is verified again, wherever the file comes from.
+An import is one pass over a file of any size: memory holds two batches of entries with their small payloads, and a
+piece of a large one. Everything is verified again, wherever the file comes from. Checking signatures and writing take
+about as long as each other, and neither needs the interpreter. So the signatures of one batch are checked while the
+batch before it is written.
 """
 
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
-from culm.bamboo import MAX_U64, Entry
+from culm.bamboo import MAX_U64, Entry, start_checking
 from culm.errors import (
     BadSignature,
     EncodingError,
@@ -28,13 +30,13 @@ from culm.store.files import (
     read_records,
 )
 from culm.store.schema import State
-from culm.store.sqlite import ReadableStore, ToolStore
+from culm.store.sqlite import Item, ReadableStore, ToolStore, authentic
 from culm.store.values import ImportReport, StoredEntry
-from culm.types import Buffer, Log
+from culm.types import Log
 
 _WHOLE_BYTES = 1024 * 1024  # payloads up to this size are held whole, to be stored in one transaction with their entry
 _BATCH_ENTRIES = 1000  # of one transaction: enough that waiting for the disk costs little for each entry
-_BATCH_BYTES = 8 * 1024 * 1024  # of payloads in a batch, which bounds the memory
+_BATCH_BYTES = 4 * 1024 * 1024  # of payloads in a batch: there are two of them, which bounds the memory
 
 
 class Importer:
@@ -46,7 +48,8 @@ class Importer:
     def __init__(self, store: ToolStore, progress: Callable[[int, int], None] | None = None) -> None:
         self._store = store
         self._progress = progress
-        self._batch: list[tuple[Entry, Buffer | None]] = []
+        self._batch: list[Item] = []
+        self._checked: tuple[list[Item], Callable[[], list[bool]]] | None = None  # Its signatures are being checked.
         self._batch_bytes = 0
         self._last: Entry | None = None
         self._entries = 0
@@ -92,7 +95,7 @@ class Importer:
             if self._store.get(entry.place) is not None:
                 self._take_payload(entry.place, payload, entry.size)
         if len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
-            self.flush()
+            self._go_on()
 
     def _joined(self, record: PayloadRecord) -> bool:
         """Join a small payload to the entry right before it, to store both together; whether that was possible."""
@@ -139,12 +142,27 @@ class Importer:
 
     def flush(self) -> None:
         """Store what is waiting for more."""
-        self._bytes += self._batch_bytes
-        batch, self._batch, self._batch_bytes = self._batch, [], 0
-        if batch:
-            self.report.merge(self._store.add(batch))
+        self._go_on()
+        self._store_checked()
         if self._progress is not None:
             self._progress(self._entries, self._bytes)
+
+    def _go_on(self) -> None:
+        """Have the batch's signatures checked, and store the batch before it meanwhile."""
+        self._bytes += self._batch_bytes
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        checks = start_checking([entry for entry, _ in batch]) if batch else None
+        self._store_checked()
+        if checks is not None:
+            self._checked = batch, checks
+            if self._progress is not None:
+                self._progress(self._entries, self._bytes)
+
+    def _store_checked(self) -> None:
+        checked, self._checked = self._checked, None
+        if checked is not None:
+            batch, verdicts = checked
+            self.report.merge(self._store.add(authentic(batch, verdicts(), self.report), authenticated=True))
 
 
 def export_plain(

@@ -25,6 +25,7 @@ from typing import BinaryIO, TypeVar
 
 from culm.bamboo import MAX_ENTRY_BYTES, Entry, ForkProof, decode_varu64, encode_varu64
 from culm.bamboo.entry import AUTHOR_BYTES
+from culm.bamboo.followed import entries_followed
 from culm.bamboo.varu64 import MAX_VARU64_BYTES
 from culm.errors import EncodingError, MalformedEntry, Place, Truncated
 
@@ -34,6 +35,7 @@ MAGIC = b"CULMBUNDLE1\n"
 _END, _ENTRY, _PAYLOAD, _PROOF = range(4)
 _CHECKSUM_BYTES = 32
 _PIECE = 64 * 1024  # bytes in memory at once
+_WINDOW = 512 * 1024  # bytes of a plain file that are taken apart at once: some thousand small entries
 _MAX_FRAME_HEAD = 2 * MAX_VARU64_BYTES
 _MAX_PLACE_BYTES = AUTHOR_BYTES + 2 * MAX_VARU64_BYTES
 
@@ -48,6 +50,7 @@ class _Source:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._buffer = b""
+        self._ahead = _PIECE
         self.checksum = blake2b(digest_size=_CHECKSUM_BYTES)
         self.offset = 0
 
@@ -60,6 +63,20 @@ class _Source:
             self._buffer += more
         return self._buffer[:size]
 
+    def window(self) -> bytes:
+        """The next bytes, which stay in the stream; none only at its end.
+
+        More of them each time, because a reader of a single record should not wait for half a megabyte.
+        """
+        self.peek(self._ahead)
+        self._ahead = min(_WINDOW, 2 * self._ahead)
+        return self._buffer
+
+    def skip(self, size: int) -> None:
+        """Pass bytes that ``window`` gave; the checksum leaves them out."""
+        self._buffer = self._buffer[size:]
+        self.offset += size
+
     def take(self, size: int) -> bytes:
         """The next ``size`` bytes; fewer only at the end of the stream."""
         data = self.peek(size)
@@ -67,6 +84,20 @@ class _Source:
         self.checksum.update(data)
         self.offset += len(data)
         return data
+
+
+class PayloadAtHand:
+    """As ``PayloadBytes``, for a payload that was read with its entry. It stays readable."""
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self.size = len(payload)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter((self._payload,) if self._payload else ())
+
+    def skip(self) -> None:
+        """Nothing is left in the stream."""
 
 
 class PayloadBytes:
@@ -99,7 +130,7 @@ class EntryRecord:
 
     offset: int
     entry: Entry
-    payload: PayloadBytes | None
+    payload: PayloadBytes | PayloadAtHand | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +191,7 @@ def read_records_from(stream: BinaryIO, offset: int, end: int | None = None, che
 
 def _read_plain(source: _Source) -> Iterator[EntryRecord]:
     while True:
+        yield from _whole_ones(source)
         offset = source.offset
         head = source.peek(MAX_ENTRY_BYTES)
         if not head:
@@ -174,6 +206,17 @@ def _read_plain(source: _Source) -> Iterator[EntryRecord]:
         payload = PayloadBytes(source, entry.size)
         yield EntryRecord(offset, entry, payload)
         payload.skip()
+
+
+def _whole_ones(source: _Source) -> Iterator[EntryRecord]:
+    """The next records that fit into memory with their payloads; none in front of a large payload, or a fault."""
+    while found := entries_followed(data := source.window()):
+        begin, end = source.offset, 0
+        for at, entry in found:
+            behind = at + len(entry.encoded)
+            end = behind + entry.size
+            yield EntryRecord(begin + at, entry, PayloadAtHand(data[behind:end]))
+        source.skip(end)
 
 
 def _read_bundle(source: _Source, end: int | None = None, known: bytes = b"") -> Iterator[Record]:

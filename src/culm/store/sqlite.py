@@ -138,7 +138,7 @@ class Store(ReadableStore):
     def _add_batch(self, batch: list[Item], *, authenticated: bool, durable: bool) -> ImportReport:
         report = ImportReport()
         if not authenticated:
-            batch = _authentic(batch, report)
+            batch = authentic(batch, are_authentic([entry for entry, _ in batch]), report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
         checked = [Received(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
         with self._database.transaction(durable=durable):
@@ -311,14 +311,13 @@ def _begin_again(connection: sqlite3.Connection, entry: Entry) -> None:
     view.flush()
 
 
-def _authentic(batch: list[Item], report: ImportReport) -> list[Item]:
-    """The items whose signatures are right. The others are listed in the report as refused."""
-    good = are_authentic([entry for entry, _ in batch])
-    for (entry, _), authentic in zip(batch, good, strict=True):
-        if not authentic:
+def authentic(batch: list[Item], verdicts: Sequence[bool], report: ImportReport) -> list[Item]:
+    """The items whose signatures are right by the ``verdicts``. The others are listed in the report as refused."""
+    for (entry, _), is_good in zip(batch, verdicts, strict=True):
+        if not is_good:
             error = BadSignature("the signature does not verify under the claimed author", entry.place)
             report.refused.append((entry.place, error))
-    return [item for item, authentic in zip(batch, good, strict=True) if authentic]
+    return [item for item, is_good in zip(batch, verdicts, strict=True) if is_good]
 
 
 def _checked_payload(entry: Entry, payload: Buffer | None, report: ImportReport) -> tuple[Buffer | None, bool]:

@@ -1,0 +1,119 @@
+//! What `entries` finds, as columns for Python: a `bytes` for each field, numbers of 8 bytes in the machine's order.
+//!
+//! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`), and objects only for what
+//! it stores. An offset of -1 stands for a link that the format leaves out.
+
+use crate::entries::{self, DIGEST_BYTES, Fields};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+/// As `culm.bamboo.entry.MAX_ENTRY_BYTES`: no entry is longer.
+const MOST_BYTES: usize = 322;
+const NO_LINK: u64 = u64::MAX;
+
+/// Columns of start, end, log_id, seq, target, lipmaalink, backlink, size and payload_hash, good, is_end.
+#[derive(Default)]
+struct Columns {
+    numbers: [Vec<u8>; 9],
+    good: Vec<u8>,
+    is_end: Vec<u8>,
+}
+
+impl Columns {
+    /// Add the record from `start` to `end`; None: it is no entry, and only where it stands means anything.
+    fn push(&mut self, start: usize, end: usize, found: Option<Fields>) {
+        let place = |at: usize| (start + at) as u64;
+        let link = |at: Option<usize>| at.map_or(NO_LINK, place);
+        let fields = found.unwrap_or_default();
+        let row = [
+            start as u64,
+            end as u64,
+            fields.log_id,
+            fields.seq,
+            fields.target,
+            link(fields.lipmaalink),
+            link(fields.backlink),
+            fields.size,
+            place(fields.payload_hash),
+        ];
+        for (column, number) in self.numbers.iter_mut().zip(row) {
+            column.extend(number.to_ne_bytes());
+        }
+        self.good.push(found.is_some().into());
+        self.is_end.push(fields.is_end.into());
+    }
+
+    fn into_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let columns = self.numbers.iter().chain([&self.good, &self.is_end]);
+        PyTuple::new(py, columns.map(|column| PyBytes::new(py, column)).collect::<Vec<_>>())
+    }
+}
+
+/// The entries from the beginning of `data` on, each followed by its payload, up to the first that is not whole.
+///
+/// Columns as `entries_at` gives them, and the digests of the entries (64 bytes each).
+#[pyfunction]
+pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyBytes>)> {
+    let (columns, digests) = py.detach(|| {
+        let (mut columns, mut digests) = (Columns::default(), Vec::new());
+        for (start, fields) in entries::followed(data) {
+            let end = start + fields.length;
+            columns.push(start, end, Some(fields));
+            digests.extend(entries::digest(&data[start..end]));
+        }
+        (columns, digests)
+    });
+    Ok((columns.into_python(py)?, PyBytes::new(py, &digests)))
+}
+
+/// The fields of the records from each of `starts` to before each of `ends` (8 bytes each) in `data`.
+#[pyfunction]
+pub fn entries_at<'py>(
+    py: Python<'py>,
+    data: PyBuffer<u8>,
+    starts: &[u8],
+    ends: &[u8],
+) -> PyResult<Bound<'py, PyTuple>> {
+    let (data, places) = (data.to_vec(py)?, places(starts, ends)?);
+    let columns = py.detach(|| {
+        let mut columns = Columns::default();
+        for (start, end) in places {
+            let record = data.get(start..end).filter(|record| record.len() <= MOST_BYTES);
+            let found = record.and_then(entries::pull).filter(|fields| fields.length == end - start);
+            columns.push(start, end, found);
+        }
+        columns
+    });
+    columns.into_python(py)
+}
+
+/// The BLAKE2b-512 hashes of the records from each of `starts` to before each of `ends`: 64 bytes each.
+#[pyfunction]
+pub fn digests<'py>(py: Python<'py>, data: PyBuffer<u8>, starts: &[u8], ends: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+    let (data, places) = (data.to_vec(py)?, places(starts, ends)?);
+    let found = py.detach(|| {
+        let hashes = places.into_iter().map(|(start, end)| data.get(start..end).map(entries::digest));
+        hashes.collect::<Option<Vec<[u8; DIGEST_BYTES]>>>()
+    });
+    let found = found.ok_or_else(|| PyValueError::new_err("a record stands outside of the bytes"))?;
+    Ok(PyBytes::new(py, &found.concat()))
+}
+
+fn places(starts: &[u8], ends: &[u8]) -> PyResult<Vec<(usize, usize)>> {
+    if starts.len() != ends.len() || starts.len() % 8 != 0 {
+        return Err(PyValueError::new_err("starts and ends are columns of 8 bytes for each record"));
+    }
+    let number = |bytes: &[u8]| {
+        usize::try_from(u64::from_ne_bytes(bytes.try_into().expect("a chunk of 8"))).unwrap_or(usize::MAX)
+    };
+    Ok(starts.chunks_exact(8).zip(ends.chunks_exact(8)).map(|(start, end)| (number(start), number(end))).collect())
+}
+
+/// Put the functions of this file into the module.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(entries_followed, module)?)?;
+    module.add_function(wrap_pyfunction!(entries_at, module)?)?;
+    module.add_function(wrap_pyfunction!(digests, module)?)
+}

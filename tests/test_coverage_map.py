@@ -92,7 +92,7 @@ TESTED_IN = {
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
     " spark.select.gaps spark.select.held spark.select.items spark.select.job spark.select.pages spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
-    "spark/batches/test_slices": "spark.batches.cells spark.batches.fields",
+    "spark/batches/test_slices": "spark.batches.cells",
     "spark/following/test_query": "spark.following.changes spark.following.delivery",
     "spark/source/test_live": "spark.source.feed spark.source.spool",
     "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"

@@ -32,6 +32,7 @@ ALLOWED = {
     "testing": {"bamboo", "errors", "store", "types"},
     "spark": {
         "node",
+        "native",
         "charts",
         "types",
         "errors",

@@ -274,7 +274,7 @@ def test_portions_follow_what_bytes_cost() -> None:
 
 
 def test_portions_are_large_only_as_long_as_no_other_address_wants_turns() -> None:
-    """A peer alone is given turns of 50 ms; what it learned there makes no turn longer that others wait for."""
+    """A peer alone has turns of 50 ms; what it learned there makes no turns longer that others wait for."""
     portion = Portion()
     for _ in range(20):
         portion.took(0.01, portion.size(is_alone=True), is_alone=True)

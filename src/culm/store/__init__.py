@@ -25,7 +25,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
 from culm.store.append import GROUP_BYTES, GROUP_ENTRIES, Draft, grouped
 from culm.store.payloads.sink import PayloadSink
 from culm.store.schema import PayloadState, State
-from culm.store.sqlite import ReadableStore, SQLiteStore, Store, ToolStore
+from culm.store.sqlite import Item, ReadableStore, SQLiteStore, Store, ToolStore, authentic
 from culm.store.values import (
     BEGINNING,
     ImportReport,
@@ -47,6 +47,7 @@ __all__ = [
     "GROUP_ENTRIES",
     "Draft",
     "ImportReport",
+    "Item",
     "Log",
     "LogSummary",
     "NewsPage",
@@ -64,5 +65,6 @@ __all__ = [
     "ToolStore",
     "VerifyReport",
     "View",
+    "authentic",
     "grouped",
 ]

@@ -3,17 +3,21 @@
 Storing each entry on its own would cost a transaction each; collecting all of them, unbounded memory. So there are two
 buckets, as at a well: one is being emptied into the store while the other one fills. When the second bucket is full
 before the first one is back, the session stops reading, and TCP stops the peer.
+
+A third bucket stands between the two: signatures are checked on another thread, in batches because those are cheap, and
+while the group before is written.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
-from culm.bamboo import Entry
+from culm.bamboo import Entry, are_authentic
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
-from culm.store import ImportReport
-from culm.types import Buffer
+from culm.store import ImportReport, Item, authentic
 
-_GROUP_BYTES = 4 * 1024 * 1024  # Payload bytes in a group, from which on ``add`` waits, because entries may be large.
+_GROUP_BYTES = 3 * 1024 * 1024  # Payload bytes in a group, from which on ``add`` waits: there are three groups at most.
+_FEWEST_CHECKED = 32  # Entries whose signatures are checked on another thread: to hand over fewer delays news.
 
 
 class Intake(Storing):
@@ -27,8 +31,9 @@ class Intake(Storing):
         super().__init__()
         self._worker = worker
         self._stored = stored
-        self._group: list[tuple[Entry, Buffer | None]] = []
+        self._group: list[Item] = []
         self._bytes = 0
+        self._checking: tuple[list[Item], asyncio.Task[list[bool]] | None] | None = None  # See ``_check_next``.
 
     async def add(self, entry: Entry, payload: memoryview | None) -> None:
         """Take an entry with its payload (None: it did not come with one).
@@ -51,12 +56,27 @@ class Intake(Storing):
 
     @property
     def _is_due(self) -> bool:
-        return bool(self._group)
+        return bool(self._group or self._checking)
 
     async def _store_some(self) -> None:
+        group, verdicts = self._checking or self._check_next()
+        self._checking = None
+        report, store = ImportReport(), self._worker.store
+        if verdicts is None:
+            report = await self._worker.run(store.add, group)
+        else:
+            good = authentic(group, await verdicts, report)
+            if self._group:
+                self._checking = self._check_next()
+            report.merge(await self._worker.run(store.add, good, authenticated=True))
+        await self._stored(report, [entry for entry, _ in group])
+
+    def _check_next(self) -> tuple[list[Item], asyncio.Task[list[bool]] | None]:
+        """The next group, and the check of its signatures that has begun; None: leave it to the store."""
         most = group_entries(self._worker)
         group, self._group = self._group[:most], self._group[most:]
         self._bytes = sum(len(payload) for _, payload in self._group if payload is not None)
         self._moved.set()
-        report = await self._worker.run(self._worker.store.add, group)
-        await self._stored(report, [entry for entry, _ in group])
+        if len(group) < _FEWEST_CHECKED:
+            return group, None
+        return group, asyncio.create_task(self._worker.share.run(are_authentic, [entry for entry, _ in group]))

@@ -20,7 +20,7 @@ from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Offsets
 def digests(data: Bytes, start: Offsets, end: Offsets) -> Bytes:
     """The digests of n records, without the YAMF prefix: n rows of 64 bytes."""
     if native.core is not None:
-        found = native.core.digests(memoryview(data), start.tobytes(), end.tobytes())
+        found = native.core.digests(data.data, start.tobytes(), end.tobytes())
     else:
         found = b"".join([blake2b(record).digest() for record in _records(data, start, end)])
     return np.frombuffer(found, np.uint8).reshape(len(start), DIGEST_BYTES)

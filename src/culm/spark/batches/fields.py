@@ -132,7 +132,7 @@ class Fields:
     @classmethod
     def _decoded_by(cls, core: native.Core, data: Bytes, start: Offsets, end: Offsets) -> Fields:
         """The same by the native core, which does not read beyond the end of a record."""
-        columns = core.entries_at(memoryview(data), start.tobytes(), end.tobytes())
+        columns = core.entries_at(data.data, start.tobytes(), end.tobytes())
         _, _, log_id, seq, target, lipmaalink, backlink, size, payload_hash, good, is_end = columns
         return cls(
             data,

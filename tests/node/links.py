@@ -15,6 +15,7 @@ import contextvars
 from collections import Counter
 from concurrent.futures import Executor, Future
 from dataclasses import replace
+from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,7 @@ from culm.store import SQLiteStore
 from culm.testing.simulation.host import Host, SimulatedThread
 from culm.testing.simulation.loop import SimulatedLoop
 from culm.testing.simulation.network import Network, Weather
+from tests.blank import blank_store
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -105,11 +107,25 @@ class Party:
 
     def __init__(self, folder: Path, number: int, surroundings: Surroundings = SURROUNDINGS) -> None:
         self.identity = Identity(bytes([number]) * 32)
-        self.store = SQLiteStore(folder / f"{number}.db")
-        self.view = SQLiteStore(self.store.path, read_only=True)  # the sessions use the other one, in their thread
-        self.worker = StoreWorker(self.store, surroundings)
         self.sessions: list[BushbabySession] = []
         self.sources: list[StoreSource] = []
+        self._path = folder / f"{number}.db"
+        self._surroundings = surroundings
+
+    @cached_property
+    def store(self) -> SQLiteStore:
+        """The store. It is opened when it is first used, since most tests leave a party or two alone."""
+        return blank_store(self._path)
+
+    @cached_property
+    def view(self) -> SQLiteStore:
+        """A reader of the store: the sessions use the store itself, in their thread."""
+        return SQLiteStore(self.store.path, read_only=True)
+
+    @cached_property
+    def worker(self) -> StoreWorker:
+        """What the sessions use the store through."""
+        return StoreWorker(self.store, self._surroundings)
 
     def holds(self) -> dict[tuple[bytes, int], list[int]]:
         """The numbers of the verified entries held with their payload, by log."""
@@ -141,9 +157,9 @@ class Party:
         """Close the store."""
         for source in self.sources:
             source.close()
-        self.worker.close()
-        self.view.close()
-        self.store.close()
+        for name in ("worker", "view", "store"):
+            if name in vars(self):  # it was opened
+                getattr(self, name).close()
 
 
 async def stream_pair() -> tuple[Any, Any]:

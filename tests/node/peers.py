@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from culm.node.config import NodeConfig
+    from culm.store import SQLiteStore
     from culm.types import Log
 
 
@@ -36,9 +37,13 @@ class Peer:
 
     def __init__(self, party: Party) -> None:
         self.party = party
-        self.store = party.store
         self.sources: list[StoreSource] = []
         self.sessions: list[Any] = []
+
+    @property
+    def store(self) -> SQLiteStore:
+        """The party's store."""
+        return self.party.store
 
     def session(
         self,

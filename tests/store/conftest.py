@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from culm.bamboo import Identity
-from culm.store import SQLiteStore
 from culm.testing import LogBuilder
+from tests.blank import blank_store
 from tests.store.large import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from culm.store import SQLiteStore
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def store(place: Path) -> Iterator[SQLiteStore]:
     """A new store."""
-    with SQLiteStore(place) as store:
+    with blank_store(place) as store:
         yield store
 
 
@@ -41,6 +43,6 @@ def log() -> LogBuilder:
 @pytest.fixture
 def bare(place: Path, log: LogBuilder) -> Iterator[SQLiteStore]:
     """A store that holds the log's entries without any payload."""
-    with SQLiteStore(place) as store:
+    with blank_store(place) as store:
         store.add([(entry, None) for entry in log.entries])
         yield store

@@ -42,6 +42,15 @@ def test_a_new_store(place: Path) -> None:
         assert 40 == next(store.logs()).newest
 
 
+def test_new_stores_are_alike(tmp_path: Path) -> None:
+    """New stores have the same bytes, so a copy of one is a new store, too (``tests/blank.py``)."""
+    paths = [tmp_path / name for name in ("one", "another")]
+    for path in paths:
+        SQLiteStore(path).close()
+
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 def test_opening_changes_nothing(store: SQLiteStore) -> None:
     """Opening a store and reading from it is no change."""
     store.add(LOG.items())

@@ -46,8 +46,9 @@ demo: $(READY)  ## run the guided example
 test: $(READY)  ## run all the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+# The quick tests have no groups, and sharing thousands of short tests out by group costs as much as running some.
 quick: $(READY)  ## run the tests that take a minute together: no Spark, no processes, no long properties
-	@$(BIN)/python -m pytest --quick $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest --quick $(subst --dist=loadgroup,--dist=load,$(PYTEST_ARGS))
 
 coverage: $(READY)  ## all the tests, with the floor on branch coverage (takes half as long again)
 	@$(BIN)/python -m pytest --cov $(PYTEST_ARGS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
 from collections import Counter
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +31,7 @@ settings.load_profile("culm")
 _MEMORY = Path("/dev/shm")
 # Bytes. The store and crash tests had 82 MB at a time, those with Spark more; containers often have 64 MiB there.
 _ENOUGH = 4 << 30
+_LONG, _SHOWN = 100, 30  # characters or bytes: longer parameters are not whole in a test's name
 
 
 def _keep_files_in_memory() -> None:
@@ -57,6 +60,13 @@ def pytest_configure() -> None:
     """Programs that are started can be interrupted, also where whoever started the tests ignores that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Of a long text or bytes string a test's name has the beginning: some have megabytes."""
+    if isinstance(val, str | bytes) and len(val) > _LONG:
+        return f"{val[:_SHOWN]!a} and {len(val) - _SHOWN} more"
+    return None
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -93,6 +103,21 @@ def longest_first(items: list[pytest.Item]) -> None:
     Otherwise one process may begin with a long test at the end, and the others have nothing left to do.
     """
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("slow", "models", "subprocess")))
+
+
+def pytest_collection_finish() -> None:
+    """No garbage collection looks through the tests and their modules again: they live until the end."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def fonts() -> None:
+    """What a test that draws a chart needs: matplotlib has looked for the machine's fonts.
+
+    The first time it does that on a machine, it starts a program and computes for seconds.
+    """
+    import_module("matplotlib.font_manager")
 
 
 def _functions(item: pytest.Function) -> tuple[Any, ...]:

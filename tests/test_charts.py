@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from culm import charts
 from culm.charts import COLOURS, Bars, Series, Strip, bar_chart, line_chart, number_text, strip_chart
 
+pytestmark = pytest.mark.usefixtures("fonts")
+
 SVG = "{http://www.w3.org/2000/svg}"
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
 HOSTILE = "$\\frac{ </text><script>alert(1)</script> & \"'\x1b\u202e\ud800 ￾ 中"

@@ -135,6 +135,7 @@ CASES: dict[str, Callable[[Crafter], list[bytes]]] = {
 }
 
 
+@pytest.mark.slow
 @with_core
 @pytest.mark.parametrize("case", CASES)
 def test_bad_ones_cost_little(case: str) -> None:

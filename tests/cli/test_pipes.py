@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.cli.culm import Culm
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("protocol", ["intervals", "proposals"])
 def test_a_sync_over_pipes(culm: Culm, protocol: str) -> None:
     """A node on another machine, behind a command with pipes as ssh is one, and a home here: each gets the other's log.

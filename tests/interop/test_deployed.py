@@ -108,6 +108,7 @@ def test_a_log_costs_little_more_than_its_bytes(alice: Party, length: int, work_
     assert met.ends[0][1] == "silence"
 
 
+@pytest.mark.slow
 def test_many_small_logs_arrive_at_the_first_try(alice: Party) -> None:
     """400 logs of one entry travel in few messages, so that the peer does not hang up."""
     logs = [build_log(1, seed=5, log_id=log_id) for log_id in range(400)]

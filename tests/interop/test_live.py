@@ -45,6 +45,7 @@ def beside_a_node(alice: Party, met: Meeting, work: Callable[[NodeService], Awai
     run(main, 4000)
 
 
+@pytest.mark.slow
 def test_a_quiet_peer_is_called_again_for_its_news(alice: Party, caplog: pytest.LogCaptureFixture) -> None:
     """A peer that is quiet for five minutes is no failure; each interval a new connection hears its news."""
     caplog.set_level(logging.INFO, "culm.node")

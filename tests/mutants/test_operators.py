@@ -56,6 +56,7 @@ def test_what_is_no_behaviour(source: str) -> None:
     assert changes(source) == set()
 
 
+@pytest.mark.slow
 def test_each_mutant_of_a_module_is_a_program() -> None:
     """Every mutant parses, and its tree is another one than the module's."""
     source = modules()["bamboo.entry"].read_text()

@@ -94,6 +94,7 @@ def test_all_pairs_of_short_ranges() -> None:
         check_pair(a, b)
 
 
+@pytest.mark.slow
 def test_all_spans_one_by_one() -> None:
     """Trimming, extending, resolving, taking away and normalising every span up to the length."""
     for item in spans(LENGTH):

@@ -180,6 +180,7 @@ def test_the_graph_is_regular_and_random() -> None:
     assert set(range(50)) == reached
 
 
+@pytest.mark.slow
 def test_what_is_sent_is_what_is_learned_and_duplicates() -> None:
     """Over all rounds: entries sent, less duplicates, are those that all but the first node had to learn."""
     scenario = Scenario(nodes=3000, fanout=3, origins=10)
@@ -278,6 +279,7 @@ def test_heads_that_differ_are_compared_both_ways() -> None:
     assert differing == comparison("culm", 5, 100, 2, 1)
 
 
+@pytest.mark.slow
 def test_large_scenarios_cost_in_proportion() -> None:
     """Payloads and numbers of entries beyond what is measured cost what they are."""
     small = costs_of(Scenario(payload=10_000, entries=1000))
@@ -354,6 +356,7 @@ def test_a_sweep_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert ["nodes", "protocol"] == varied(summary["scenarios"])
 
 
+@pytest.mark.subprocess
 def test_processes_change_nothing() -> None:
     """A sweep in two processes gives the rows of one in this process, in the order of the scenarios."""
     scenarios = sweep_of({"nodes": [20, 50, 40], "seed": [1, 2]})
@@ -365,6 +368,7 @@ def test_processes_change_nothing() -> None:
     assert [(count, 6) for count in range(1, 7)] == ran
 
 
+@pytest.mark.subprocess
 def test_a_killed_process_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system kills a process for want of memory, the error says what happened and what to do."""
     monkeypatch.setattr("culm.simulation.sweep._run", killed)
@@ -377,6 +381,7 @@ def killed(_task: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_the_earlier_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """``culm spark simulate`` does the same, whatever Spark master it is given."""
     for name in ("spark simulate --master local[2]", "simulate"):

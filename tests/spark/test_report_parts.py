@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
@@ -181,6 +182,7 @@ def numbers_with(**more: Any) -> Numbers:
     return replace(Numbers("name", "now", oracle.totals({}, 0)), **more)
 
 
+@pytest.mark.slow
 def test_a_page_of_hostile_numbers() -> None:
     """Whatever stands in the tables, the page is whole, and small at the most that it is given."""
     shown = [log_row(bytes([number]) * 32, log_id=MAX_U64, newest=MAX_U64) for number in range(200)]

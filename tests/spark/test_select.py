@@ -106,6 +106,7 @@ def test_random_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int)
     assert not selected.rejects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [1, 100, 1 << 16])
 def test_any_number_of_pieces_at_once(monkeypatch: pytest.MonkeyPatch, pairs: int) -> None:
     """The items do not depend on how many pieces are laid out at once, nor on where batches end."""

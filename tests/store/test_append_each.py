@@ -39,6 +39,7 @@ def numbers(results: list[list[Entry] | CulmError]) -> list[list[int] | type[Exc
     return [[entry.seq for entry in made] if isinstance(made, list) else type(made) for made in results]
 
 
+@pytest.mark.slow
 def test_as_if_each_were_alone(tmp_path: Path) -> None:
     """The entries are those that single appends would have made, of one log and of many, with every size of payload."""
     sizes = [0, 1, 4096, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2_000_000]

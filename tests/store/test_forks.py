@@ -131,6 +131,7 @@ def test_a_lower_contradiction_always_has_room(store: SQLiteStore, as_proof: boo
     assert [StoreFull] == [type(error) for _, error in again.refused]
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     st.lists(

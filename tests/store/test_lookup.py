@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from culm.store import SQLiteStore
 from culm.testing import build_log
 from tests.store.below import database_of
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_what_is_disputed_is_found_without_reading_what_is_not(tmp_path: Path) -> None:
     """A fork at the end of a long log is looked up in no more steps of SQLite than one in a short log."""
     steps: list[int] = []

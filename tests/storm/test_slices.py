@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from storm.seeds import run_seeds
 from storm.slices import FRESH, Slice, append, following, read, summary
 
@@ -23,6 +25,7 @@ def test_slices_follow_each_other(tmp_path: Path) -> None:
     assert f"nodes: 150 seeds, 2 min of CPU, 1 failed {FRESH + 7}" in summary(file)
 
 
+@pytest.mark.slow
 def test_two_endpoints_are_run_by_seed() -> None:
     """Storms of two endpoints go through the same verb; they bring no failure here."""
     found = run_seeds(FRESH, 2, "proposals")

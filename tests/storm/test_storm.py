@@ -91,6 +91,7 @@ def test_one_seed(capsys: pytest.CaptureFixture[str]) -> None:
 # -- a storm can fail ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_who_never_gets_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes that do not connect do not get what they want, which is told with the command that replays it."""
 
@@ -104,6 +105,7 @@ def test_who_never_gets_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.rstrip().endswith(f"-m storm --seed {A_CULM_SEED} --trace")
 
 
+@pytest.mark.slow
 def test_a_log_that_leaves_its_clump(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that comes by a clump in which nobody has published it is a failure."""
     monkeypatch.setattr("culm.store.provenance.Provenance.clumps_of", lambda *_: None)
@@ -112,6 +114,7 @@ def test_a_log_that_leaves_its_clump(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed.text.endswith(", where nobody has published it")
 
 
+@pytest.mark.slow
 def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception in a node that is left to the event loop is a failure, with its traceback."""
 
@@ -125,12 +128,14 @@ def test_what_nobody_handles(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ZeroDivisionError" in failed.trace
 
 
+@pytest.mark.slow
 def test_queues_that_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bytes queued on a connection than there may be are a failure."""
     monkeypatch.setattr("storm.world._QUEUED_BYTES", 100)
     assert "bytes were queued on connection" in run_seed(LARGE_SEED).failures[0].text
 
 
+@pytest.mark.slow
 def test_a_seed_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed that takes too long is ended, and is a failure; the next one runs."""
 

@@ -36,6 +36,7 @@ class Here(Version):
 HERE = Here("this tree", ROOT / "src")
 
 
+@pytest.mark.subprocess
 def test_a_version_fits_itself(tmp_path: Path) -> None:
     """Two nodes of one version exchange what both share, and the check that says so passes."""
     checks.sessions("culm", HERE, HERE, tmp_path)

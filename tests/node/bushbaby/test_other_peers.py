@@ -282,6 +282,7 @@ def test_a_peer_that_stalls_is_dropped(parties: list[Party]) -> None:
     assert isinstance(run(talk), PeerSilent)
 
 
+@pytest.mark.slow
 def test_a_peer_that_never_reads_holds_up_nobody(parties: list[Party]) -> None:
     """A peer that asks for 40 MiB and does not read costs a bounded amount of memory and is dropped."""
     alice, bob, _ = parties

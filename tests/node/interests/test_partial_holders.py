@@ -26,6 +26,7 @@ def test_all_that_a_partial_holder_has(protocol: str) -> None:
         assert fresh.holds() == {key(LOG): HELD}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_chain_of_partial_holders(protocol: str) -> None:
     """Four nodes with a quarter of the log each, and what is below it, pass all of it on to a fifth one."""

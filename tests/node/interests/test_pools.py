@@ -103,6 +103,7 @@ def test_a_limit_of_the_head_is_kept(protocol: str) -> None:
         assert [1, 4, 5, 6, 7, 8, 12, 13] == sorted(verified(reader, key(log)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_fork_cannot_hide_between_parts_of_a_log(protocol: str, tmp_path: Path) -> None:
     """Two readers of single entries of two branches hold no mixture: the fork comes to light when they exchange.
@@ -127,6 +128,7 @@ def test_a_fork_cannot_hide_between_parts_of_a_log(protocol: str, tmp_path: Path
         assert after.forks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_fork_shows_though_nothing_is_missing(protocol: str) -> None:
     """Readers who have all that they follow compare the ends of their pools, where both hold an entry."""
@@ -213,6 +215,7 @@ class Boasting(StoreSource):
         )
 
 
+@pytest.mark.slow
 def test_a_peer_that_boasts_is_asked_once_for_each_entry() -> None:
     """A peer that claims a log of 2^64 - 1 entries, and lacks each one asked for, costs two requests for each of them.
 

@@ -71,6 +71,7 @@ def test_what_a_partial_holder_gets_later_comes_too(peers: list[Peer]) -> None:
     assert run(main) == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_whatever_a_holder_has_comes(peers: list[Peer], seed: int) -> None:
     """Parts of a log at random, with payloads missing here and there: all that the holder has verified comes."""

@@ -500,6 +500,7 @@ def test_a_stateless_session_ends_its_answer(peers: list[Peer], *, stateless: bo
     run(main)
 
 
+@pytest.mark.slow
 def test_a_live_session_polls_a_stateless_peer(peers: list[Peer]) -> None:
     """A stateless peer never brings news by itself: it is asked again every ``interval``, from what is missing on."""
     alice, bob, _ = peers

@@ -152,6 +152,7 @@ def test_a_claim_reserves_nothing(peers: list[ProposalPeer]) -> None:
         run(lambda: _against(peers[0], log, talk))
 
 
+@pytest.mark.slow
 def test_too_many_proposals(peers: list[ProposalPeer]) -> None:
     """A peer may have only so many proposals live."""
 
@@ -278,6 +279,7 @@ def _size_of(root: object) -> int:
     return total
 
 
+@pytest.mark.slow
 def test_proposals_of_ever_new_logs_are_forgotten(peers: list[ProposalPeer], monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer may propose, narrow and cancel logs of nobody for ever; what is over leaves nothing behind."""
     monkeypatch.setattr(pointtopoint, "MIRRORED_LOGS", 10)

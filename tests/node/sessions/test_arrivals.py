@@ -209,6 +209,7 @@ def test_two_at_once(parties: list[Party], film: LogBuilder, lead: int, *, settl
     assert [] == party.store.verify().problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Peer, ProposalPeer])
 @pytest.mark.parametrize("error", [-1000, 1000])
 def test_more_came_meanwhile(

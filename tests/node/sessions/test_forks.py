@@ -108,6 +108,7 @@ def holdings(draw: st.DrawFn) -> list[list[Item]]:
     return [[items[at] for at in sorted(part)] for part in parts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @settings(max_examples=int(os.environ.get("CULM_MODELS", "1")) * 15, deadline=None)
 @given(held=holdings())

@@ -276,6 +276,7 @@ def test_two_processes_share_the_file(path: Path, wall: Clock) -> None:
     assert node.peering.refuses_peer(KEY, ELSEWHERE) == 0
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_bounded(path: Path, wall: Clock) -> None:
     """Of each kind the latest are kept; those of invented identities do not drive out those that were good."""
     one = KeptPeers(path, wall)

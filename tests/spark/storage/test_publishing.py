@@ -156,6 +156,7 @@ def test_states_stay_on_disks(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "a state needs locks, which s3a://bucket/state has not" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["verify", "forks"])
 def test_results_in_a_bucket(command: str, s3: tuple[str, FileSystem], tmp_path: Path) -> None:
     """A command reads a bucket and writes its results into one, and replaces them if it may."""

@@ -173,6 +173,7 @@ def test_heads_stop_at_a_bad_signature() -> None:
         assert expected == found[0].verdict
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("block_bits")
 def test_heads_do_not_depend_on_blocks() -> None:
     """An author links to an entry that they never signed, wherever that stands: it is verified, and so is the rest."""

@@ -35,6 +35,7 @@ def test_in_one_go(bare: SQLiteStore, log: LogBuilder) -> None:
     assert [(1, 2)] == [(offer.newest, offer.held_back) for offer in bare.offers()]
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(deadline=None, max_examples=15)
 def test_any_pieces(data: st.DataObject) -> None:
@@ -398,6 +399,7 @@ def test_a_claim_allocates_nothing(place: Path) -> None:
         assert 100_000 == store.payload_sink(entry.place).offset
 
 
+@pytest.mark.slow
 def test_memory_of_a_large_payload(bare: SQLiteStore) -> None:
     """Writing and reading a payload piece by piece takes a few MiB, however large it is."""
     builder = LogBuilder(Identity(bytes([1] * 32)))

@@ -325,6 +325,7 @@ def read_all(folder: Path) -> list[bytes]:
         return [index.ids(0, size), *index.keys(0, size), *fingerprints]
 
 
+@pytest.mark.slow
 def test_any_flipped_bit_is_noticed(tmp_path: Path) -> None:
     """A bit that is wrong, anywhere in an index: an error that names the file; never another answer."""
     folder = tmp_path / "i"

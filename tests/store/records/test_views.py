@@ -332,6 +332,7 @@ def test_a_session_sees_one_moment(store: SQLiteStore) -> None:
     assert len(in_store(store, View.ENTRIES)) == 600
 
 
+@pytest.mark.slow
 def test_a_set_reads_only_where_a_session_looks(store: SQLiteStore) -> None:
     """Opening a set reads no record, and comparing equal sets only those at the ends of a few ranges."""
     store.add(build_log(5000).items(), authenticated=True)

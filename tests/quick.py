@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CPU_SECONDS = 1.0
-"""How long a test of the quick run may compute. The median takes two milliseconds, and thousands of
-tests share a minute. It is several times what any test takes today, because a busy machine makes computing slower."""
+"""How long a test of the quick run may compute. The median takes two milliseconds, and thousands of tests share a
+minute. The bound is several times what any test takes today, because a busy machine makes computing slower."""
 SHOWN = 10  # slowest tests that a quick run ends with
 LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""

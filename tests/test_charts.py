@@ -93,6 +93,7 @@ def test_any_data_make_a_chart(series: list[Series], x_log: bool, y_log: bool, t
         assert 0 <= corner[1] <= height
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text() -> None:
     """A name is no formula, no element and no control character, wherever it stands; and it is cut."""
     series = [Series(HOSTILE, [(0, 1), (1, 2)]), Series("_" + "x" * 1000, [(0, 1)])]
@@ -140,6 +141,7 @@ def test_matplotlib_is_imported_by_the_first_chart_only() -> None:
     assert "False\n" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_legends() -> None:
     """Several series have a legend, one has none; colours differ, and when they are used up the dashes do."""
     many = [Series(f"series {at}", [(0, at), (1, at)]) for at in range(10)]
@@ -187,6 +189,7 @@ def test_numbers_for_people(value: float, text: str) -> None:
     assert text == number_text(value)
 
 
+@pytest.mark.slow
 def test_empty_charts() -> None:
     """Nothing to show is a chart with nothing in it."""
     for svg in (

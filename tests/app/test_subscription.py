@@ -155,6 +155,7 @@ def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:
     run_really(main)
 
 
+@pytest.mark.slow
 def test_news_while_they_come_from_a_peer(tmp_path: Path) -> None:
     """While hundreds of entries come from a peer, a consumer gets each once, in order, with its payload."""
     log = build_log(500)

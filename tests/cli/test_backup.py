@@ -150,6 +150,7 @@ def test_an_archive_is_only_read_where_it_says(full: Culm) -> None:
     assert not (full.home.parent / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_copy_while_others_write(tmp_path: Path) -> None:
     """Copies made while entries with large payloads are added and forgotten are each consistent, down to every hash."""
     path = tmp_path / "store.db"

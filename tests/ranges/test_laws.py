@@ -135,6 +135,7 @@ def test_merge_loses_nothing_and_says_when_it_is_exact() -> None:
     assert exact_ones > TRIES / 10
 
 
+@pytest.mark.slow
 def test_merge_of_large_ranges_is_commutative_and_idempotent() -> None:
     """The laws that need no walk through a log, with numbers up to 2^64 - 1."""
     rng = random.Random(4)

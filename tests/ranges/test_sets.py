@@ -67,6 +67,7 @@ def test_neighbours_become_one() -> None:
     assert list(RangeSet([EMPTY, EMPTY])) == []
 
 
+@pytest.mark.slow
 def test_a_bound() -> None:
     """Where there are too many ranges, the smallest gaps are closed first, and nothing is lost."""
     ranges = [Range(1, 10), Range(13, 20), Range(40, 50)]
@@ -82,6 +83,7 @@ def test_a_bound() -> None:
             assert union(some, newest) <= union(few, newest)
 
 
+@pytest.mark.slow
 def test_what_is_missing() -> None:
     """What is wanted and not held, each item once."""
     rng = random.Random(4)

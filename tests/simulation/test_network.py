@@ -34,6 +34,9 @@ ADDRESS = "10.0.0.2"
 def world_that_goes() -> Iterator[None]:
     """What a test leaves open in its world is no leak of a real thing."""
     gc.disable()
+    # Looking through all that is there anyway would take longer than the test. It stays frozen: taking that back would
+    # undo what tests/conftest.py has frozen, too.
+    gc.freeze()
     yield
     with unheard():
         gc.collect()

@@ -132,6 +132,7 @@ def test_a_malformed_interest() -> None:
         Changes().relay.hear("one", Interests({(ALICE, 1): UnreadRanges(bytes.fromhex("01 800505"))}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relay", [True, False])
 def test_a_phone_behind_a_station(parties: list[Party], *, relay: bool) -> None:
     """The phone gets a log that the station does not follow, through the station, from a node that has both logs.

@@ -81,27 +81,32 @@ def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
     """Try the attacks; without an honest peer if there are no seconds for it."""
     lines = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        home = Path(folder)
-        node = Node(home, fill(home), QUICK_OPTIONS)
-        peers: dict[str, Honest] = {}
+        homes = {parts: Path(folder, "parts" if parts else "all") for parts in sorted({one.parts for one in attacks})}
+        nodes = {parts: Node(home, fill(home, parts=parts), QUICK_OPTIONS) for parts, home in homes.items()}
+        peers: dict[tuple[str, bool], Honest] = {}
         for number, attack in enumerate(attacks):
+            node = nodes[attack.parts]
             scheme = attack.protocol if attack.protocol in SCHEMES else "culm"
-            if seconds and scheme not in peers:
-                peers[scheme] = stack.enter_context(Honest(scheme, node.target))
-                peers[scheme].begin(0)  # to be warm
-                peers[scheme].result()
+            if seconds and (scheme, attack.parts) not in peers:
+                peer = stack.enter_context(Honest(scheme, node.target))
+                peer.begin(0)  # to be warm
+                peer.result()
+                peers[scheme, attack.parts] = peer
             line = Line(attack, try_once(attack, node, f"127.9.{number + 1}.1"))
             for again in range(tries if seconds else 0):
-                line.endured.append(endure(attack, node, peers[scheme], 10 + (number * tries + again) % 240, seconds))
+                line.endured.append(
+                    endure(attack, node, peers[scheme, attack.parts], 10 + (number * tries + again) % 240, seconds)
+                )
                 if line.ratio >= LEAST_RATIO:
                     break
             lines.append(_judged(line))
             _say(" | ".join(line.cells()) + (f"  WRONG: {', '.join(line.wrong)}" if line.wrong else ""))
-        code, failures = node.stop(), node.failures
-        if is_confirmed(home):
+        codes = [node.stop() for node in nodes.values()]
+        failures = [line for node in nodes.values() for line in node.failures]
+        if any(map(is_confirmed, homes.values())):
             failures.append("a peer that only claimed to hold it confirmed the node's own log")
-    if code or failures:
-        _say("\n".join([f"the node ended with code {code}", *failures]))
+    if any(codes) or failures:
+        _say("\n".join([f"the nodes ended with codes {codes}", *failures]))
         sys.exit(1)
     return lines
 

@@ -59,7 +59,8 @@ class Attack:
     ``strike`` returns what the attacker got. ``gets``: a pattern of that. ``says``: a pattern of the reason that stands
     in the node's log; None if the node has nothing against it. ``memory``: the MB that the node may need more
     meanwhile. ``cpu``: the CPU seconds that one strike of a bounded amount may cost it. ``connections``: how many it
-    may have open more. ``is_quick``: it is among those of ``make test``. ``pair``: how many strike at once, in the long
+    may have open more. ``parts``: the node is one that follows parts of one author's logs, and nothing else.
+    ``is_quick``: it is among those of ``make test``. ``pair``: how many strike at once, in the long
     run.
     """
 
@@ -71,6 +72,7 @@ class Attack:
     memory: float = 40.0
     cpu: float = 2.0
     connections: int = 8
+    parts: bool = False
     is_quick: bool = True
     at_once: int = 4
 

@@ -18,16 +18,21 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
 from culm.node.home import Home
+from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from culm.types import Log
+
 CLUMP = b"hostile"
-AUTHOR_SEED = 40
+AUTHOR_SEED, PARTS_SEED = 40, 41
+PARTS = RangeSet([Range(5, 10), Range(20, None, sparse=True)])  # what a node follows of logs of ``PARTS_SEED``
 LOGS, ENTRIES, PAYLOAD = 8, 200, 200
 LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
 OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
@@ -81,10 +86,10 @@ class Target:
         return cls(urls, bytes.fromhex(data["author"]), data["status"])
 
 
-def fill(home: Path) -> bytes:
+def fill(home: Path, *, parts: bool = False) -> bytes:
     """Make a home whose store has eight logs of small entries, and one with a large payload; their author.
 
-    The home's own identity is marked, as after a restore.
+    The home's own identity is marked, as after a restore. ``parts``: follow parts of one author's logs only.
     """
     subprocess.run(
         [sys.executable, "-m", "culm.cli", "--home", str(home), "init"], check=True, stdout=subprocess.DEVNULL
@@ -99,7 +104,12 @@ def fill(home: Path) -> bytes:
         mine = Home(home).identity(None)
         store.append(mine, OWN_LOG, [b"mine"])
         store.unconfirm(mine.public)
-    Home(home).policy_file.save(CLUMP, Policy(unshared=frozenset({(mine.public, OWN_LOG)})))
+    in_parts: dict[bytes | Log, RangeSet] = {
+        Identity(PARTS_SEED.to_bytes(32, "big")).public: PARTS,
+        author.public: EVERYTHING,
+    }
+    policy = Policy(unshared=frozenset({(mine.public, OWN_LOG)}), interests=in_parts if parts else None)
+    Home(home).policy_file.save(CLUMP, policy)
     return author.public
 
 

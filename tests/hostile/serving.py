@@ -56,12 +56,14 @@ class Intervals:
             await peer.turn()
         return peer
 
-    async def turn(self) -> None:
-        """Read something, and answer."""
-        for _ in self.connection.receive_data(await self.wire.read(), 0.0):
+    async def turn(self) -> bytes:
+        """Read something, and answer; what was read."""
+        data = await self.wire.read()
+        for _ in self.connection.receive_data(data, 0.0):
             pass
         self.connection.refill()
         await self.answer()
+        return data
 
     async def answer(self) -> None:
         """Send all that there is to say."""
@@ -148,13 +150,15 @@ class Proposals:
             await peer.turn()
         return peer
 
-    async def turn(self) -> None:
-        """Read something, and answer."""
-        for event in self.session.receive_data(await self.wire.read(), 0.0):
+    async def turn(self) -> bytes:
+        """Read something, and answer; what was read."""
+        data = await self.wire.read()
+        for event in self.session.receive_data(data, 0.0):
             if isinstance(event, Offered) and self.connection.is_offered(event.proposal.id):
                 self.connection.confirm(Adjust(event.proposal.id, EVERYTHING, may_skip=True))
         self.session.refill()
         await self.answer()
+        return data
 
     async def answer(self) -> None:
         """Send all that there is to say."""

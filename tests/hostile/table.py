@@ -7,13 +7,20 @@ from tests.hostile import (
     on_intervals,
     on_listeners,
     on_negentropy,
+    on_pools,
     on_proposals,
     on_sessions,
     on_status,
 )
 
-ATTACKS = [
-    attack
-    for module in (on_listeners, on_sessions, on_bushbaby, on_intervals, on_proposals, on_negentropy, on_status)
-    for attack in module.ATTACKS
-]
+_MODULES = (
+    on_listeners,
+    on_sessions,
+    on_bushbaby,
+    on_intervals,
+    on_proposals,
+    on_negentropy,
+    on_pools,
+    on_status,
+)
+ATTACKS = [attack for module in _MODULES for attack in module.ATTACKS]

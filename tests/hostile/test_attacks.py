@@ -45,14 +45,26 @@ ASKED = (
     "stalled handshake|slow TLS",
     "a thousand connections",
     "newest entry claimed",
+    "pools that never come",
+    "pools that grow",
 )
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that follows everything."""
+    yield from _served(tmp_path_factory.mktemp("node"), parts=False)
+
+
+@pytest.fixture(scope="module")
+def partial_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that follows parts of one author's logs."""
+    yield from _served(tmp_path_factory.mktemp("partial"), parts=True)
+
+
+def _served(home: Path, *, parts: bool) -> Iterator[Node]:
     """A node that is patient for three seconds only; it has to end as it should, having complained of peers only."""
-    home = tmp_path_factory.mktemp("node")
-    served = Node(home, fill(home), QUICK_OPTIONS)
+    served = Node(home, fill(home, parts=parts), QUICK_OPTIONS)
     try:
         yield served
     finally:
@@ -66,8 +78,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("attack", QUICK, ids=[attack.id for attack in QUICK])
-def test_attack(attack: Attack, node: Node) -> None:
+def test_attack(attack: Attack, request: pytest.FixtureRequest) -> None:
     """The attacker gets what it should and no more, and what the node spends on it is bounded."""
+    node: Node = request.getfixturevalue("partial_node" if attack.parts else "node")
     tried = try_once(attack, node, f"127.9.{QUICK.index(attack) + 1}.1")
     assert node.lives
     assert re.search(attack.gets, tried.got)

@@ -104,10 +104,8 @@ def fill(home: Path, *, parts: bool = False) -> bytes:
         mine = Home(home).identity(None)
         store.append(mine, OWN_LOG, [b"mine"])
         store.unconfirm(mine.public)
-    in_parts: dict[bytes | Log, RangeSet] = {
-        Identity(PARTS_SEED.to_bytes(32, "big")).public: PARTS,
-        author.public: EVERYTHING,
-    }
+    followed = Identity(PARTS_SEED.to_bytes(32, "big")).public
+    in_parts: dict[bytes | Log, RangeSet] = {followed: PARTS, author.public: EVERYTHING}
     policy = Policy(unshared=frozenset({(mine.public, OWN_LOG)}), interests=in_parts if parts else None)
     Home(home).policy_file.save(CLUMP, policy)
     return author.public

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.hostile import (
     on_bushbaby,
+    on_files,
     on_intervals,
     on_listeners,
     on_negentropy,
@@ -22,5 +23,6 @@ _MODULES = (
     on_negentropy,
     on_pools,
     on_status,
+    on_files,
 )
 ATTACKS = [attack for module in _MODULES for attack in module.ATTACKS]

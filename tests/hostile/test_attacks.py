@@ -47,6 +47,8 @@ ASKED = (
     "newest entry claimed",
     "pools that never come",
     "pools that grow",
+    "store with triggers",
+    "archive with|pipes|Parquet",
 )
 
 

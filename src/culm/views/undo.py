@@ -56,7 +56,7 @@ def record(connection: sqlite3.Connection) -> None:
 
 
 def stop_recording(connection: sqlite3.Connection) -> None:
-    """Note no more, because nothing of this is to be taken back, or because it is being taken back."""
+    """Stop noting changes: what follows is never taken back, or is itself taking back."""
     rows = connection.execute("SELECT name FROM sqlite_temp_schema WHERE type = 'trigger'").fetchall()
     for (name,) in rows:
         connection.execute(f"DROP TRIGGER temp.{quoted(name)}")

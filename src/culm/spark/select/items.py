@@ -87,9 +87,7 @@ _NONE = bytes(4)  # an encoded ``Held`` without entries
 def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch | ItemCounts]:
     """Batches of ``Together``, sorted by block, share and requester, to batches of ``Item``, each with its counts.
 
-    And to ``Gap``s: the numbers of pieces that the block has no entry of.
-
-    ``encoded``: with the entries' bytes.
+    Numbers that a piece denotes and that no entry has become batches of ``Gap``. ``encoded``: with the entries' bytes.
     """
     block: _Block | None = None
     key: Key | None = None

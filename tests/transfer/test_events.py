@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from culm.bamboo import Entry
 from culm.testing import build_log
 from culm.transfer import EntryReceived, PayloadReceived, bad_entries
@@ -28,3 +30,9 @@ def test_nothing_bad() -> None:
     """Where all is well, or there are no entries, nothing is found."""
     assert bad_entries([EntryReceived(0, entry, verified=False) for entry in ENTRIES]) == []
     assert bad_entries([]) == []
+
+
+def test_the_middle_of_a_payload(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events without entries are not handed to the check of signatures, which would count the cores each time."""
+    monkeypatch.setattr("culm.transfer.events.are_authentic", None)
+    assert bad_entries([PayloadReceived(0, ENTRIES[0], 0, b"bamboo", complete=False, checked=False)]) == []

@@ -44,6 +44,7 @@ TESTED_IN = {
     "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner intervals.progress"
     " intervals.stream",
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
+    "negentropy/test_batches": "negentropy.batches",
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",
     "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.session"

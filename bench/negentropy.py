@@ -5,6 +5,8 @@ Then the same with the store's own index, which is kept up to date with every tr
 
 from __future__ import annotations
 
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.harness import Figure, say, seconds
-from culm.negentropy import ArrayStorage, Negentropy, even, newest_listed
+from culm import native
+from culm.negentropy import ArrayStorage, Negentropy, even, newest_listed, sparing
 from culm.store import SQLiteStore, View
 from culm.store.rows import next_change
 from culm.store.schema import to_sql
@@ -57,6 +60,7 @@ def run() -> list[Figure]:
     return [
         *(figure for size in SIZES for figure in measure(size)),
         *measure_splits(100_000),
+        *measure_beside_rust(SIZES[-1]),
         measure_memory(),
         *measure_store(SIZES[-1]),
     ]
@@ -96,6 +100,75 @@ def measure(size: int) -> list[Figure]:
             what = f"{name}: {differences:,} differences, {kind}: CPU"
             figures.append(Figure(what, cpu * 1000, "ms", text, goal=goal, at_least=False))
     return figures
+
+
+RUST = Path(__file__).parent / "peers" / "negentropy_rust"
+RUST_TARGET = Path(__file__).parent.parent / "build" / "bench" / "negentropy_rust"
+
+
+def rust_peer() -> Path | None:
+    """The program that runs Rust's negentropy; built where cargo is, else None."""
+    if shutil.which("cargo") is None:
+        say("left out: Rust's negentropy, because there is no cargo")
+        return None
+    command = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(RUST_TARGET)]
+    if subprocess.run(command, cwd=RUST, check=False).returncode:
+        say("left out: Rust's negentropy, because it cannot be built")
+        return None
+    return RUST_TARGET / "release" / "negentropy-peer"
+
+
+def measure_beside_rust(size: int) -> list[Figure]:
+    """Medians of sessions in turns with Rust's negentropy, over the same sets."""
+    program = rust_peer()
+    if program is None:
+        return []
+    timestamps, ids = records(size)
+    shuffled = np.random.default_rng(2).permutation(size)
+    figures = []
+    for differences in DIFFERENCES[1:]:
+        parts = (
+            np.delete(shuffled, np.s_[: differences // 2]),
+            np.delete(shuffled, np.s_[differences // 2 : differences]),
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [Path(folder) / name for name in ("ours", "theirs")]
+            for path, part in zip(paths, parts, strict=True):
+                path.write_bytes(np.column_stack((timestamps[part].view(np.uint8).reshape(-1, 8), ids[part])).tobytes())
+            sets = ArrayStorage(timestamps[parts[0]], ids[parts[0]]), ArrayStorage(timestamps[parts[1]], ids[parts[1]])
+            for limit in (0, FRAME_LIMIT):
+                figures += _in_turns(program, paths, sets, limit, f"negentropy {size:,}: {differences:,} differences")
+    return figures
+
+
+def _in_turns(program: Path, paths: list[Path], sets: tuple[Storage, Storage], limit: int, name: str) -> list[Figure]:
+    taken: dict[str, list[tuple[float, int, int, int]]] = {}
+    core = native.core
+    with subprocess.Popen([program, *paths], stdin=-1, stdout=-1, text=True, bufsize=1) as rust:
+        assert rust.stdin is not None
+        assert rust.stdout is not None
+        for _ in range(ROUNDS):
+            rust.stdin.write(f"{limit}\n")
+            cpu, rounds, up, down, *_ = map(int, rust.stdout.readline().split(","))
+            taken.setdefault("Rust", []).append((cpu / 1e9, rounds, up, down))
+            for split in (even, sparing):
+                for kind, used in {"native core": core, "Python alone": None}.items():
+                    if kind == "Python alone" or core is not None:
+                        native.core = used
+                        taken.setdefault(f"{split.__name__}, {kind}", []).append(session(*sets, limit, split))
+            native.core = core
+        rust.stdin.close()
+    medians = {kind: statistics.median(run[0] for run in runs) for kind, runs in taken.items()}
+    return [
+        Figure(
+            f"{name}, {f'limit {limit:,}' if limit else 'no limit'}, {kind}: CPU",
+            median * 1000,
+            "ms",
+            f"{median / medians['Rust']:.2f} x Rust; {taken[kind][0][1]} rounds, {taken[kind][0][2]:,} bytes up,"
+            f" {taken[kind][0][3]:,} down",
+        )
+        for kind, median in medians.items()
+    ]
 
 
 def measure_splits(size: int) -> list[Figure]:

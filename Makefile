@@ -46,7 +46,7 @@ demo: $(READY)  ## run the guided example
 test: $(READY)  ## run all the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-# The quick tests have no groups, and sharing thousands of short tests out by group costs as much as running some.
+# The quick tests share no session or server, and to share thousands of them out by group costs seconds.
 quick: $(READY)  ## run the tests that take a minute together: no Spark, no processes, no long properties
 	@$(BIN)/python -m pytest --quick $(subst --dist=loadgroup,--dist=load,$(PYTEST_ARGS))
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CPU_SECONDS = 1.0
 """How long a test of the quick run may compute. The median takes two milliseconds, and thousands of tests share a
-minute. The bound is several times what any test takes today, because a busy machine makes computing slower."""
+minute or two. The bound is several times what any test takes today, because a busy machine makes computing slower."""
 SHOWN = 10  # slowest tests that a quick run ends with
 LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""

@@ -130,3 +130,11 @@ def test_offers_in_batches(offers: list[Offer], room: int) -> None:
     assert all(sum(len(encode_item(offer)) for offer in group) <= room or len(group) == 1 for group in groups)
     for offer, sent in zip(offers, found, strict=True):
         assert not len(offer.held.missing(sent.held))
+
+
+def test_an_offer_that_is_too_large() -> None:
+    """Where its ranges do not fit, the log is offered as one range from the first to the last."""
+    held = RangeSet([Range(1, 2), Range(5, 6), Range(9, 12)])
+    room = len(encode_item(Offer(bytes(32), 1, held))) - 1
+    ((offer,),) = offers_in_batches([Offer(bytes(32), 1, held)], room)
+    assert offer.held == RangeSet([Range(1, 12)])

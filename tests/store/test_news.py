@@ -38,6 +38,14 @@ def read(store: SQLiteStore, since: Position = BEGINNING, **settings: object) ->
     raise AssertionError
 
 
+def test_a_copy_that_the_disk_refuses(store: SQLiteStore, tmp_path: Path) -> None:
+    """The error names the file and the disk's reason; it does not blame the store."""
+    store.append(Identity(bytes(32)), 1, [bytes(2 * MIB)])
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match=r"file/copy.db-payloads: Not a directory"):
+        copy_store(store.path, tmp_path / "file" / "copy.db")
+
+
 def test_a_copy_is_for_its_owner_alone(store: SQLiteStore, tmp_path: Path) -> None:
     """The files of large payloads in a copy of a store can be read by its owner only, as those of the store can."""
     store.append(Identity(bytes(32)), 1, [bytes(2 * MIB)])

@@ -229,6 +229,14 @@ def test_any_traffic(seed: int) -> None:
     assert read == written
 
 
+def test_packets_with_the_number_zero() -> None:
+    """A write of no bytes takes none of what follows, and credit of 0 stands for credit without a limit."""
+    mux = end(granted=5)
+    empty, credit = bytes.fromhex("20 01 00"), bytes.fromhex("00 01 00")
+    assert received(mux, empty + credit + bytes.fromhex("20 01 02 6869")) == [Received(1, b"hi")]
+    assert mux.streams[1].credit == INFINITE
+
+
 def test_credit_has_a_least_and_a_most() -> None:
     """No credit of 0, and none that brings the sum to 2^64 - 1, which means unlimited; the last below it is given."""
     mux = end(granted=5)

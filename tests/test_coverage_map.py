@@ -31,7 +31,7 @@ TESTED_IN = {
     "bushbaby/test_secretbox": "bushbaby.salsa_tail",
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
-    "views/test_file": "views.order views.undo views.view",
+    "views/test_file": "views.undo views.view",
     "cli/test_startup": "cli.arguments cli.table",
     "conformance/test_intervals": "conformance.check conformance.intervals.talk conformance.intervals.violations"
     " conformance.intervals.with_log conformance.intervals.without_log",
@@ -44,7 +44,6 @@ TESTED_IN = {
     "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner intervals.progress"
     " intervals.stream",
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
-    "negentropy/test_batches": "negentropy.batches",
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",
     "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.session"

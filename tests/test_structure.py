@@ -26,7 +26,7 @@ ALLOWED = {
     "intervals": {"types", "errors", "bamboo", "ranges", "transfer", "wire"},
     "proposals": {"types", "errors", "bamboo", "ranges", "transfer", "wire"},
     "ranges": {"types", "errors", "bamboo"},
-    "negentropy": {"errors", "bamboo"},
+    "negentropy": {"errors", "bamboo", "native"},
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
     "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
     "testing": {"bamboo", "errors", "store", "types"},

@@ -139,6 +139,19 @@ def test_nothing_is_left_of_payloads_that_break_off(parties: list[Party]) -> Non
     assert MIB - 60_000 < most < MIB + 60_000
 
 
+def test_each_payload_is_finished_once(parties: list[Party], film: LogBuilder) -> None:
+    """Of two large payloads, one after the other, each counts once, and none is refused."""
+    party = parties[0]
+    film.append(random.Random(2).randbytes(2 * MIB))
+    party.store.add([(entry, None) for entry in film.entries])
+
+    async def main() -> ImportReport:
+        return await bring(party, [piece for one in film.entries for piece in pieces(one, film.payloads[one.hash])])
+
+    report = run(main)
+    assert (report.payloads, report.refused) == (2, [])
+
+
 def test_a_failure_is_raised_where_a_session_waits(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
     """If storing fails, a session that waits for it hears of that at once, and so does one that waits later."""
     party, log = parties[0], build_log(3)

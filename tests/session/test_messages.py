@@ -54,6 +54,19 @@ MESSAGES = st.one_of(
 
 
 @pytest.mark.parametrize(
+    ("limits", "accepted"), [("82 191010 01", True), ("82 19100f 01", False), ("82 191010 00", False)]
+)
+def test_the_least_limits(limits: str, accepted: bool) -> None:
+    """Limits below 4,112 bytes (``1010``) or 1 interest are refused, because no comparison would fit."""
+    data = bytes.fromhex("83 02 5820" + "07" * 32 + limits)
+    if accepted:
+        assert decode(data) == Welcome(b"\x07" * 32, Limits(4112, 1))
+    else:
+        with pytest.raises(RemoteProtocolError, match="too low"):
+            decode(data)
+
+
+@pytest.mark.parametrize(
     ("message", "expected"),
     [
         (Challenge(bytes(32)), "25 83 00 01 5820" + "00" * 32),

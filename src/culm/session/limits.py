@@ -28,5 +28,7 @@ class Limits:
     max_interests: int = 10_000
 
 
-LEAST_MESSAGE = 4096
-"""Bytes of a message that every side has to accept. Less would not hold one offer, so lists could not be cut."""
+AROUND_NEGENTROPY = 16
+"""Bytes that stand around a negentropy message on the discovery stream, at most."""
+LEAST_MESSAGE = 4096 + AROUND_NEGENTROPY
+"""Bytes of a message that every side has to accept: negentropy needs frames of 4,096 bytes to come to an end."""

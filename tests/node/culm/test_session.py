@@ -26,6 +26,8 @@ from culm.node.sessions.stats import PeerRefused
 from culm.node.storage.source import StoreSource
 from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
+from culm.session import Limits
+from culm.session.limits import LEAST_MESSAGE
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from tests.node.links import CONFIG, SURROUNDINGS, Party, run, stream_pair
@@ -148,6 +150,16 @@ def test_everything_arrives_both_ways(peers: list[Peer]) -> None:
     session = synced(alice, bob)
     assert (0, 0) == (session.stats.entries_received, session.stats.entries_sent)
     assert session.stats.bytes_received + session.stats.bytes_sent < 1500
+
+
+def test_the_smallest_messages(peers: list[Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that takes no longer messages than every side has to take is compared with, and gets everything."""
+    alice, bob, _ = peers
+    log = build_log(300)
+    bob.store.add(log.items())
+    monkeypatch.setattr("culm.session.connection.Limits", lambda *given: Limits(*(given or (LEAST_MESSAGE, 10))))
+    synced(alice, bob)
+    assert alice.holds(log) == list(range(1, 301))
 
 
 def test_interests(peers: list[Peer]) -> None:

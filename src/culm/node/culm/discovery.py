@@ -30,6 +30,7 @@ from culm.node.sharing.threads import Worker
 from culm.node.storage.worker import AnyWorker
 from culm.node.surroundings import clock
 from culm.session import Asked, Connection, Ended, Named, Offer, Reconcile
+from culm.session.limits import AROUND_NEGENTROPY
 from culm.store import View
 from culm.types import Log
 
@@ -118,8 +119,7 @@ class Discovery:
 
         records = store.record_set(View.HEADS, only=None if plain else takes_part)
         limits = self._connection.limits, self._connection.their_limits
-        # 16 bytes are left for what stands around a negentropy message on the stream.
-        most = min(limit.max_message for limit in limits) - 16
+        most = min(limit.max_message for limit in limits) - AROUND_NEGENTROPY
         heads = await self._share.run_on(self._own, self._snapshot.enter_context, records)
         session = Negentropy(heads, most, split=sparing)
         if not self.begun.is_set():

@@ -4,10 +4,10 @@ Entries of one log come by their sequence numbers. Entries of different logs com
 can refer to others that it answers. So each entry gets a *height*: one more than the greatest of the entry before it in
 its log and of those that it refers to; 1 if there are none. The order is by height, and by hash among equals.
 
-A height depends on what an entry stands on, and not on the time of its arrival. So an entry that comes late has its place among
-those that were applied: everything behind that place is repeated, and nothing before it changes. The entry before is
-the nearest one in the view, because a node may hold a part of a log. If a gap is filled, the heights behind it are
-computed anew.
+A height depends on what an entry stands on, and not on the time of its arrival. So an entry that comes late has its
+place among those that were applied: everything behind that place is repeated, and nothing before it changes. The entry
+before is the nearest one in the view, because a node may hold a part of a log. If a gap is filled, the heights behind
+it are computed anew.
 """
 
 from __future__ import annotations

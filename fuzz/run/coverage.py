@@ -6,6 +6,7 @@ fuzzer.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -43,12 +44,15 @@ def reached(target: Target, content: bytes) -> frozenset[Arc]:
 
         return line
 
-    previous = sys.gettrace()
+    previous, collects = sys.gettrace(), gc.isenabled()
+    gc.disable()  # A collection would run finalizers of what others left, and their lines would count.
     sys.settrace(trace)
     try:
         target.outcome(content)
     finally:
         sys.settrace(previous)
+        if collects:
+            gc.enable()
     return frozenset(arcs)
 
 

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from culm.bamboo import encode_varu64
-from culm.negentropy import ArrayStorage, Negentropy
+from culm.negentropy import ArrayStorage, Negentropy, Split, even, sparing
 from culm.simulation.scenario import Scenario
 from culm.simulation.sessions import BASE_ENTRIES, Talk, hold_session, logs_of
 
@@ -85,7 +85,9 @@ def _terms(logs: int, grown: int, more: int) -> tuple[int, ...]:
 def _parts(protocol: str, entries: int, payload: int) -> tuple[npt.NDArray[np.float64], tuple[int, int]]:
     """The bytes for one of each of ``_terms``, and the messages without news and with: all without comparing sets."""
     # Not with a single log that has grown: whether a side asks once more is then a matter of who is first.
-    sessions = ((4, 0, 0), (5, 0, 0), (4, 2, 1), (4, 3, 1), (4, 2, entries))
+    # Far apart, because what comparing small sets costs also depends on their ids: the difference of two sessions is
+    # what one log costs, and is multiplied by the number of logs.
+    sessions = ((4, 0, 0), (24, 0, 0), (4, 2, 1), (24, 22, 1), (4, 2, entries))
     talks = np.array([hold_session(protocol, *session, payload) for session in sessions])
     if protocol in _COMPARED_INSIDE:
         talks -= [comparison(protocol, logs, BASE_ENTRIES, grown, more) for logs, grown, more in sessions]
@@ -104,17 +106,18 @@ def comparison(protocol: str, logs: int, log_entries: int, grown: int, more: int
     ``negentropy`` compares entries, at the sequence numbers where they would be.
     """
     if protocol in _COMPARED_INSIDE:
-        return compare(min(logs - grown, MOST_COMPARED), 0, grown, grown)
+        return compare(min(logs - grown, MOST_COMPARED), 0, grown, grown, split=sparing)
     if protocol == "negentropy":
         return compare(min(logs * log_entries, MOST_COMPARED), log_entries, 0, min(grown * more, MOST_DIFFERING))
     return Talk(0, 0)
 
 
 @lru_cache(256)
-def compare(held: int, log_entries: int, ours: int, theirs: int) -> Talk:
+def compare(held: int, log_entries: int, ours: int, theirs: int, *, split: Split = even) -> Talk:
     """One real negentropy session over sets that have ``held`` records in common.
 
     The initiator has ``ours`` records more, the other side has ``theirs``. With ``log_entries`` 0 all timestamps are 0.
+    ``split``: how both sides divide ranges.
     """
     rng = np.random.Generator(np.random.PCG64(1))
     common, new = np.arange(held) % max(1, log_entries), np.arange(ours + theirs) % 100 + log_entries
@@ -122,7 +125,7 @@ def compare(held: int, log_entries: int, ours: int, theirs: int) -> Talk:
     ids = rng.integers(0, 256, (len(timestamps), 32), np.uint8)
     at = np.arange(len(timestamps))
     parts = at < held + ours, (at < held) | (at >= held + ours)
-    caller, other = (Negentropy(ArrayStorage(timestamps[part], ids[part])) for part in parts)
+    caller, other = (Negentropy(ArrayStorage(timestamps[part], ids[part]), split=split) for part in parts)
     message: bytes | None = caller.initiate()
     size = messages = 0
     while message is not None and (answer := other.reconcile(message)) is not None:

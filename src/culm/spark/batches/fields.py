@@ -141,7 +141,7 @@ class Fields:
             np.frombuffer(bytearray(good), np.bool_),
             np.frombuffer(is_end, np.bool_),
             np.frombuffer(log_id, np.uint64),
-            np.frombuffer(seq, np.uint64),
+            np.frombuffer(bytearray(seq), np.uint64),  # the caller gives payload frames their numbers
             np.frombuffer(target, np.uint64),
             np.frombuffer(lipmaalink, np.int64),
             np.frombuffer(backlink, np.int64),

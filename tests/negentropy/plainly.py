@@ -67,9 +67,10 @@ def answer(  # noqa: C901 - one piece, to be read beside the specification
                     high = low + room
                     upto = items[high]
                 part += bound(upto, before[0]) + listed(low, high)
-            if mode == 2 or not limit or len(out) + len(part) <= limit - 200:
+            fits = mode == 2 or not limit or len(out) + len(part) <= limit - 200
+            if fits:
                 out, written, last, skip_to = out + part, high, upto[0], None
-            if limit and (written != high or len(out) > limit - 200):
+            if limit and (not fits or len(out) > limit - 200):
                 return out + b"\0\0\1" + fingerprint(items[written:])
         low, before = high, upto
     return out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from culm import native
@@ -66,6 +66,7 @@ def parts_of(split: Split, size: int, *, begins: bool) -> Callable[[int], int]:
 
 @pytest.mark.usefixtures("_always")
 @pytest.mark.parametrize("split", [even, sparing])
+@example(seed=30780)  # an empty range that does not fit into the frame any more
 @given(seed=st.integers(0, 2**32))
 def test_the_same_bytes_as_the_plain_way(split: Split, seed: int) -> None:
     """Each message of a session, of any sets and limits, is what the plain way makes; the differences are right."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from culm import Identity, Node, SQLiteStore
+from culm.errors import StoreError
 from culm.views import LiveView, ViewFile
 from tests.node.links import run_really
 from tests.views.thread import THREAD, log_of, payload
@@ -46,6 +47,22 @@ def test_a_view_that_is_not_open(tmp_path: Path) -> None:
         async with Node.open(store=tmp_path / "store.db", identity=Identity(bytes(32))) as node:
             with pytest.raises(RuntimeError, match="async with"):
                 await LiveView(node, tmp_path / "view.db", THREAD).update()
+
+    run_really(main)  # threads are what this is about
+
+
+def test_a_view_that_cannot_be_opened(tmp_path: Path) -> None:
+    """If the file is no view, the error comes out, the file stays as it is, and the live view is closed."""
+    (tmp_path / "text").write_text("hello, this is no database at all, but a text of some length")
+
+    async def main() -> None:
+        async with Node.open(store=tmp_path / "store.db", identity=Identity(bytes(32))) as node:
+            live = LiveView(node, tmp_path / "text", THREAD)
+            with pytest.raises(StoreError, match="cannot be opened"):
+                await live.__aenter__()
+            with pytest.raises(RuntimeError):  # its thread takes nothing more
+                await live.__aenter__()
+            assert (tmp_path / "text").read_text().startswith("hello, this is no database")
 
     run_really(main)  # threads are what this is about
 

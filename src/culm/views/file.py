@@ -67,13 +67,25 @@ class ViewFile:
         self._store = store
         try:
             self._rows = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            self._rows.execute("PRAGMA journal_mode = WAL")
-            self._rows.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE tells what it deletes
-            with self._transaction():
-                if not self._is_of_this_view():
-                    self._begin_anew()
         except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: the view cannot be opened: {error}") from error
+            raise self._unusable(error) from error
+        try:
+            self._prepare()
+        except BaseException as error:
+            self._rows.close()
+            if isinstance(error, sqlite3.Error):
+                raise self._unusable(error) from error
+            raise
+
+    def _unusable(self, error: sqlite3.Error) -> StoreError:
+        return StoreError(f"{self.path}: the view cannot be opened: {error}")
+
+    def _prepare(self) -> None:
+        self._rows.execute("PRAGMA journal_mode = WAL")
+        self._rows.execute("PRAGMA recursive_triggers = ON")  # so that REPLACE tells what it deletes
+        with self._transaction():
+            if not self._is_of_this_view():
+                self._begin_anew()
 
     def __enter__(self) -> Self:
         return self

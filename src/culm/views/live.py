@@ -28,7 +28,11 @@ class LiveView:
         self._file: ViewFile | None = None
 
     async def __aenter__(self) -> Self:
-        await self._worker.run(self._open)
+        try:
+            await self._worker.run(self._open)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

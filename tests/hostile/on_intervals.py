@@ -45,8 +45,12 @@ def request(number: int, log: tuple[bytes, int], *, lazy: bool = False) -> bytes
 
 
 async def too_many(field: Field) -> str:
-    """Has more requests open than it has credit for. All go out at once: credit of answered ones would come back."""
-    return await _tells(field, b"".join(request(number, (os.urandom(32), number)) for number in range(CREDIT + 1)))
+    """Has more requests open than it has credit for.
+
+    Answered ones give their credit back, so all go out at once, and many times more than would do: whatever the node
+    answers meanwhile, what lies in its socket is more than it gave credit for.
+    """
+    return await _tells(field, b"".join(request(number, (os.urandom(32), number)) for number in range(16 * CREDIT)))
 
 
 async def overflows_credit(field: Field) -> str:

@@ -61,9 +61,9 @@ async def stalls(field: Field) -> str:
 
 
 async def too_many(field: Field) -> str:
-    """Proposes more than it has credit for."""
-    messages = (proposal(2 * number, (os.urandom(32), 1)) for number in range(MOST + 1))
-    return await _tells(field, SETUP, control(*messages))
+    """Proposes more than it has credit for: many times more, since refused ones give their credit back."""
+    messages = (proposal(2 * number, (os.urandom(32), 1)) for number in range(16 * MOST))
+    return await _tells(field, SETUP + control(*messages))
 
 
 async def overflows_grant(field: Field) -> str:

@@ -11,9 +11,11 @@ from pyarrow import fs
 
 from culm.spark import session
 from tests.spark.defects import DataSet
+from tests.spark.sparing import SPARING, write_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
@@ -22,17 +24,17 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one session of the test run: starting another would take ten seconds."""
-    config = {
-        "spark.sql.shuffle.partitions": "4",  # more tasks than cores, few enough to cost little
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",  # small data sets still make several batches
-        # Much Java runs once, on little: compiling it well takes longer than it saves, and so does code for each query.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
+    # Small data sets still make several batches.
+    config = {**SPARING, "spark.sql.execution.arrow.maxRecordsPerBatch": "100"}
     running = session("local[2]", config=config)
     yield running
     running.stop()
+
+
+@pytest.fixture
+def sparing_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that the test starts have Spark sessions that cost little."""
+    monkeypatch.setenv("SPARK_CONF_DIR", str(write_defaults(tmp_path / "settings")))
 
 
 @pytest.fixture(scope="session")

@@ -47,14 +47,11 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.usefixtures("sparing_programs")
 @pytest.mark.timeout(600)  # each page starts a session of its own, on a machine that may have other work
 @pytest.mark.parametrize("page", [page for page in PAGES if is_run(page)], ids=lambda page: page.stem)
 def test_a_page_does_what_it_says(page: Path, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command ends as the page says, and every piece of Python runs, as parts of one program."""
-    settings = tmp_path / "settings"
-    settings.mkdir()
-    (settings / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 4\n")
-    monkeypatch.setenv("SPARK_CONF_DIR", str(settings))
     monkeypatch.setenv("EXAMPLES", str(DOCS.parent / "examples"))
     home = tmp_path / "home"
     home.mkdir()

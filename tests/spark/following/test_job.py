@@ -77,6 +77,7 @@ def lines_of(process: subprocess.Popen[str], found: list[str], seen: threading.E
             seen.set()
 
 
+@pytest.mark.usefixtures("sparing_programs")
 @pytest.mark.timeout(900)  # four starts of Spark
 def test_kill_9(tmp_path: Path) -> None:
     """A command that is killed over and over loses no change and tells none twice."""

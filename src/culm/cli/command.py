@@ -211,6 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = [*given[1:], "--help"]
     try:
         arguments = make_parser().parse_args(given)  # Types of arguments, such as ``parse_log``, raise ConfigError.
+        from culm.cli.arguments import look_up_names  # noqa: PLC0415 - the help and a wrong word need nothing of it
+
+        look_up_names(arguments)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except CulmError as error:

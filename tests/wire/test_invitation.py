@@ -182,7 +182,7 @@ def test_nothing_is_written_that_cannot_be_read() -> None:
         {"expires": -1},
     ):
         with pytest.raises(ConfigError):
-            replace(EXAMPLE, **changes)  # type: ignore[arg-type]
+            replace(EXAMPLE, **changes)
 
 
 def test_a_text_has_a_limit() -> None:

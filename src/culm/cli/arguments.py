@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.wire.places import (
     author_text,
@@ -23,6 +24,9 @@ from culm.wire.places import (
     parse_number,
     parse_place,
 )
+
+if TYPE_CHECKING:
+    from culm.node.home import Home
 
 
 def number(name: str, least: int = 1) -> Callable[[str], int]:
@@ -81,7 +85,7 @@ def named_peer(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401 -
     if is_name(text):
         return Named("", text, "", parse, is_peer=True)
     match = _KEY_OF_ADDRESS.fullmatch(text)
-    return Named(*match.groups(), parse=parse) if match and is_name(match[2]) else parse(text)
+    return Named(match[1], match[2], match[3], parse) if match and is_name(match[2]) else parse(text)
 
 
 author_type = partial(named, parse_author)
@@ -109,16 +113,26 @@ def _meaning(arguments: argparse.Namespace, item: Any) -> Any:  # noqa: ANN401 -
     names = home.names()
     key = names.key(item.name)
     if key is None:
-        item.parse(item.name if item.is_peer else item.text(bytes(32)))  # Fails if anything else is wrong, too.
+        _check_rest(item)
         from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped name needs it
 
         near = get_close_matches(item.name, [name.text for name in names.of.values()], 1)
         hint = f"did you mean {near[0]}?" if near else "culm name lists the names that you have given"
         raise ConfigError(
-            f"{item.name!r} is neither a key (43 base62 characters, or 64 hex digits) nor a name here; {hint}"
+            f"{item.name!r} is neither an author (43 base62 characters, or 64 hex digits) nor a name here; {hint}"
         )
-    if not item.is_peer:
-        return item.parse(item.text(key))
+    return _address_of(arguments, home, item, key) if item.is_peer else item.parse(item.text(key))
+
+
+def _check_rest(item: Named) -> None:
+    """``ConfigError``, with the text as it was given, if something else than an unknown name is wrong with it."""
+    try:
+        item.parse(item.name if item.is_peer else item.text(bytes(AUTHOR_BYTES)))
+    except ConfigError:
+        item.parse(item.before + item.name + item.rest)
+
+
+def _address_of(arguments: argparse.Namespace, home: "Home", item: Named, key: bytes) -> Any:  # noqa: ANN401 - as above
     urls = [str(peer.url) for peer in home.settings(arguments.config).peers if peer.url.key == key]
     if not urls:
         raise ConfigError(f"the configuration has no address of {item.name}; give one, as culm://{item.name}@HOST:PORT")

@@ -16,7 +16,7 @@ from culm.app.names import entries_of
 from culm.app.syncing import FETCHING, asking_by_log, fetch
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
-from culm.cli.arguments import log_type, named_peer, number, text_type
+from culm.cli.arguments import log_type, named, named_peer, number
 from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
@@ -107,11 +107,16 @@ def register(commands: Commands) -> None:
         "entries",
         metavar="AUTHOR/LOG/SEQ[..SEQ]",
         nargs="+",
-        type=text_type,
+        type=partial(named, _entry),
         help="an entry, or the first and the last of a range",
     )
     add_clump(fetching)
     add_identity(fetching)
+
+
+def _entry(text: str) -> str:
+    entries_of([text], b"")  # Raises ConfigError for a text that names no entry.
+    return text
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:

@@ -97,7 +97,7 @@ def _invite(arguments: argparse.Namespace) -> int:
     print(url)
     to = ", ".join(map(names.log, logs)) or "everything that you share there"
     note(f"invites a {arguments.role} {clump_text(clump)} to {to}, {until(invitation)}; they run: culm join URL")
-    note("show it to nobody else: the URL holds the clump, and only culm join keeps to the date")
+    note("keep it secret: the URL holds the clump, and only culm join keeps to the date")
     return 0
 
 
@@ -126,7 +126,7 @@ def _check_logs(home: Home, clump: bytes, names: Names, logs: Sequence[Log]) -> 
     with home.store(read_only=True) as store:
         for log in logs:
             if store.lookup(log).entry_extent() is None:
-                raise NotHeld(f"the store has no entries of {names.log(log)}, so nobody could get it from you")
+                raise NotHeld(f"the store has no entries of {names.log(log)}, so an invitation to it would be empty")
             clumps = store.clumps_of(log)
             if not policy.shares(log) or (clumps is not None and clump not in clumps):
                 note(f"{clump_text(clump)} this home does not share {names.log(log)} (see: culm share)")

@@ -41,4 +41,4 @@ async def _hang_up(calls: dict[asyncio.Task[Streams], PeerUrl]) -> None:
         call.cancel()
     for found in await asyncio.gather(*calls, return_exceptions=True):
         if not isinstance(found, BaseException):
-            found[1].close()
+            found[1].transport.abort()

@@ -87,7 +87,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print_json([{"name": name, "author": author_text(public), "sealed": sealed} for name, public, sealed in found])
     elif found:
         rows = [(name, author_text(public), "sealed" if sealed else "") for name, public, sealed in found]
-        print_table(("name", "author", ""), rows)
+        print_table(arguments, ("name", "author", ""), rows)
     else:
         note("no identities; make one with: culm identity new")
     return 0

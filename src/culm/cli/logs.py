@@ -138,7 +138,10 @@ def _logs(arguments: argparse.Namespace) -> int:
             for log in summaries
         ]
         print_table(
-            ("log", "newest", "entries", "payloads", "clumps", ""), rows, right=("newest", "entries", "payloads")
+            arguments,
+            ("log", "newest", "entries", "payloads", "clumps", ""),
+            rows,
+            right=("newest", "entries", "payloads"),
         )
     else:
         note("no logs yet; publish with: culm append LOG_ID FILE")
@@ -180,7 +183,7 @@ def _show_log(arguments: argparse.Namespace, home: Home, store: ReadableStore, l
     rows = [
         (item["seq"], item["state"], size_text(item["size"]), item["payload"], item["hash"][4:20]) for item in found
     ]
-    print_table(("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
+    print_table(arguments, ("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
     for proof in store.fork_proofs(log):
         print(f"fork at {proof.position}: {proof.explain()}")
     return 0

@@ -99,6 +99,12 @@ COMMANDS = {
         "spark reconcile": "show which entries one table or record index has and another lacks",
         "spark plan": "plan which peer fetches what from which other, within their capacities",
     },
+    "shell.completion": {
+        "completion": "print a script that has bash, zsh or fish complete commands and options",
+    },
+    "shell.manual": {
+        "manual": "print the manual page, for man and for packagers",
+    },
     "simulate": {
         "spark simulate": "the earlier name of culm simulate",
         "simulate": "simulate gossip among many nodes; several values make a sweep",
@@ -111,6 +117,6 @@ SECTIONS = {
     "other people": ("invite", "join", "name", "serve", "sync", "fetch", "follow", "unfollow", "following"),
     "who may have what": ("share", "unshare", "allow", "block", "policy"),
     "files": ("export", "import", "prove", "check", "reconcile"),
-    "keeping a home in order": ("config", "doctor", "backup", "restore"),
+    "keeping a home in order": ("config", "doctor", "backup", "restore", "completion", "manual"),
     "at scale, and for developers": ("spark", "simulate", "ranges", "wire"),
 }

@@ -178,7 +178,7 @@ def _following(arguments: argparse.Namespace) -> int:
     else:
         columns = ("followed", "range", "entries held", "payloads held")
         table = [(names.what(what), _shown(ranges), entries[what], payloads[what]) for what, ranges in followed_now]
-        print_table(columns, table, right=columns[2:])
+        print_table(arguments, columns, table, right=columns[2:])
     return 0
 
 

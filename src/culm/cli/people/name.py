@@ -47,7 +47,7 @@ def _list(arguments: argparse.Namespace, home: Home) -> int:
         print_json([{"name": name, "key": key, "suggested": suggested} for name, key, suggested in rows])
     elif rows:
         table = [(name, key, "suggested by an invitation" if suggested else "") for name, key, suggested in rows]
-        print_table(("name", "key", ""), table)
+        print_table(arguments, ("name", "key", ""), table)
     else:
         note("no key has a name; give one with: culm name KEY NAME")
     return 0

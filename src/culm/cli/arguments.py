@@ -6,12 +6,10 @@ which home is known only when the whole call is read, because ``--home`` may com
 """
 
 import argparse
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
@@ -51,12 +49,8 @@ def add_options(parser: argparse.ArgumentParser, options: Mapping[str, Mapping[s
 
 # -- names -----------------------------------------------------------------------------------------------------------
 
-_HEAD = re.compile(r"[^/ ]*")  # Of AUTHOR/LOG, or of an interest: AUTHOR/LOG RANGE.
-_KEY_OF_ADDRESS = re.compile(r"(culm://)([^@/]+)(@.*)")
 
-
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """A text that has a name where a key is expected: ``before``, ``name``, ``rest``.
 
     ``parse`` makes the argument's value of the same text with a key. ``is_peer``: the text is a name alone, and stands
@@ -76,7 +70,7 @@ class Named:
 
 def named(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401 - what ``parse`` makes, or a Named
     """The type of an argument that begins with a key or a name, as ``AUTHOR/LOG`` does; use it with ``partial``."""
-    head = _HEAD.match(text)[0]  # type: ignore[index]  # it always matches
+    head = text.partition("/")[0].partition(" ")[0]  # Of AUTHOR/LOG, or of an interest: AUTHOR/LOG RANGE.
     return Named("", head, text[len(head) :], parse) if is_name(head) else parse(text)
 
 
@@ -84,8 +78,9 @@ def named_peer(parse: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401 -
     """The type of an argument that is an address, or the name of a configured peer; use it with ``partial``."""
     if is_name(text):
         return Named("", text, "", parse, is_peer=True)
-    match = _KEY_OF_ADDRESS.fullmatch(text)
-    return Named(match[1], match[2], match[3], parse) if match and is_name(match[2]) else parse(text)
+    scheme, _, rest = text.partition("://")
+    name, at, place = rest.partition("@")
+    return Named(f"{scheme}://", name, at + place, parse) if at and is_name(name) else parse(text)
 
 
 author_type = partial(named, parse_author)

@@ -9,9 +9,8 @@ Two keys never have the same name, whatever its capitals, so that a name always 
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError, Place
@@ -22,19 +21,20 @@ from culm.wire.places import NAME_FORM, author_text, is_name
 _SHORT = 8  # Characters of a key beside its name: 2^47 keys have to be made to meet those of a given one.
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """What a key is called, and whether an invitation has only suggested it."""
 
     text: str
     suggested: bool = False
 
 
-@dataclass(frozen=True)
 class Names:
     """Names by key (32 bytes). As text, a key without a name is the whole key, so that it can be copied."""
 
-    of: Mapping[bytes, Name] = field(default_factory=dict)
+    # No dataclass: to make one takes a millisecond, and every command begins with this module.
+
+    def __init__(self, of: Mapping[bytes, Name] | None = None) -> None:
+        self.of: Mapping[bytes, Name] = of or {}
 
     def key(self, text: str) -> bytes | None:
         """The key with this name, whatever the capitals; None if there is none."""

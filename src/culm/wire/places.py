@@ -4,8 +4,6 @@ Authors print as 43 base62 characters, because that is shorter than hex and sele
 are accepted as well.
 """
 
-import re
-
 from culm.bamboo import read_u64
 from culm.errors import ConfigError, EncodingError, Place
 from culm.types import Log
@@ -14,14 +12,15 @@ from culm.wire.base62 import decode_base62, encode_base62
 _HEX_DIGITS = 64
 # Of letters that all keyboards have: a name that looks like another one could be in an invitation. At most 32
 # characters, so that no name can be a key.
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,31}")
+_NAME_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+_MOST_NAME_CHARS = 32
 
 NAME_FORM = "up to 32 letters (a to z), digits, '-', '_' and '.', beginning with a letter"
 
 
 def is_name(text: str) -> bool:
     """Whether a key can be given this name."""
-    return _NAME.fullmatch(text) is not None
+    return text[:1].isalpha() and len(text) <= _MOST_NAME_CHARS and _NAME_CHARS.issuperset(text)
 
 
 def author_text(author: bytes) -> str:

@@ -32,6 +32,7 @@ TESTED_IN = {
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
     "cli/test_network": "cli.node cli.nodeoptions cli.people.policy node.home node.sync",
     "views/test_file": "views.undo views.view",
+    "cli/shell/test_manual": "cli.shell.described",
     "cli/test_startup": "cli.arguments cli.table",
     "conformance/test_intervals": "conformance.check conformance.intervals.talk conformance.intervals.violations"
     " conformance.intervals.with_log conformance.intervals.without_log",

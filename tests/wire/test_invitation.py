@@ -1,4 +1,4 @@
-"""Invitations: docs/specs/invitation.md, "Format", "Text", "Refusing", "Example"."""
+"""Invitations: docs/specs/invitation.md, "What an invitation holds", "Format", "Text", "Refusing", "Example"."""
 
 from __future__ import annotations
 

@@ -99,6 +99,10 @@ COMMANDS = {
         "spark reconcile": "show which entries one table or record index has and another lacks",
         "spark plan": "plan which peer fetches what from which other, within their capacities",
     },
+    "view": {
+        "view": "look after the views of applications",
+        "view rebuild": "make a view's rows anew, and say whether they are the same as before",
+    },
     "shell.completion": {
         "completion": "print a script that has bash, zsh or fish complete commands and options",
     },
@@ -118,5 +122,5 @@ SECTIONS = {
     "who may have what": ("share", "unshare", "allow", "block", "policy"),
     "files": ("export", "import", "prove", "check", "reconcile"),
     "keeping a home in order": ("config", "doctor", "backup", "restore", "completion", "manual"),
-    "at scale, and for developers": ("spark", "simulate", "ranges", "wire"),
+    "at scale, and for developers": ("spark", "simulate", "ranges", "view", "wire"),
 }

@@ -1,4 +1,6 @@
-"""Invitations: one URL that brings a person to a node (docs/specs/invitation.md).
+"""Invitations: one URL that brings a person to a node.
+
+Specification: docs/specs/invitation.md, "What an invitation holds", "Format", "Text", "Refusing", "Example".
 
 To reach a node and read its logs, a person needs its address, its key and its clump, and has to know which logs to ask
 for. Each is long, and a mistake in one of them gives nothing but a refused connection. So an invitation carries all of

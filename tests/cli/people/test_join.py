@@ -1,4 +1,7 @@
-"""``culm join``: one command from an invitation to the first entries, and what it keeps."""
+"""``culm join``: one command from an invitation to the first entries, and what it keeps.
+
+Specification: docs/specs/invitation.md, "Taking an invitation".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """``culm join``: from an invitation to the first entries, with one command.
 
+Specification: docs/specs/invitation.md, "Taking an invitation".
+
 Each step is kept before the next begins: the home, the inviter's name, the configuration, what to follow. So if the
 node cannot be reached now, nothing has to be done again later, and the same URL can be given twice.
 

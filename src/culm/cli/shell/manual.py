@@ -23,14 +23,14 @@ _EXIT_CODES = {
     "130": "Interrupted; everything stored so far is kept.",
 }
 _ENVIRONMENT = {
-    "CULM_HOME": "The home, where --home is not given.",
+    "CULM_HOME": "The home, if --home is not given.",
     "CULM_PASSPHRASE": "The passphrase of sealed identities, instead of a question.",
     "CULM_HTTP_TOKEN": "The token of the status page.",
     "CULM_NATIVE": "off does without the native core.",
     "PAGER": "Shows lists that are longer than the terminal: less, if it is not set; and nothing if it is empty.",
 }
 _FILES = {
-    "~/.culm": "The home, where neither --home nor CULM_HOME names another one.",
+    "~/.culm": "The home, if neither --home nor CULM_HOME names another one.",
     "HOME/culm.toml": "The configuration; culm config --example prints one with all settings.",
 }
 

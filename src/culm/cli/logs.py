@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from culm.bamboo import lipmaa
@@ -14,7 +15,7 @@ from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
 from culm.cli.lines import append_lines
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
-from culm.cli.progress import progress_bar
+from culm.cli.progress import progress_bar, with_progress
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
 from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
@@ -105,8 +106,7 @@ def _payload(arguments: argparse.Namespace) -> Iterator[bytes]:
         yield arguments.text.encode("utf-8", errors="surrogateescape")
     elif arguments.file is not None or not arguments.end:
         with open_input(arguments.file or "-") as file:
-            while piece := file.read(_PIECE):
-                yield piece
+            yield from with_progress(iter(partial(file.read, _PIECE), b""), "appending")
 
 
 def _logs(arguments: argparse.Namespace) -> int:

@@ -136,6 +136,17 @@ def test_wrong_calls(culm: Culm, key: bytes) -> None:
     assert "is not a Culm home yet" in culm.at("nowhere")("invite", *ADDRESS).err
 
 
+def test_what_keeps_others_out(culm: Culm, key: bytes) -> None:
+    """An address that others cannot reach, and a list of allowed peers, are worth a word: the guest would fail."""
+    for address, is_near in (("127.0.0.1:1", True), ("[::1]:1", True), ("localhost:1", True), ("10.0.0.1:1", False)):
+        made = culm("invite", "--clump", "x", "--address", address)
+        assert ("the address is reached from this machine only" in made.err) == is_near
+    assert "only" not in culm("invite", "--address", "127.0.0.1:1", *ADDRESS).err.partition("culm join keeps")[2]
+    culm("allow", "peer", author_text(key), "--clump", "x")
+    made = culm("invite", "--clump", "x", *ADDRESS)
+    assert "in clump x this node talks to listed peers only: allow the new key, too (culm allow peer KEY)\n" in made.err
+
+
 def test_a_log_that_is_not_shared(culm: Culm, key: bytes) -> None:
     """To invite to a log that this home does not share in the clump is worth a word."""
     log = f"{author_text(key)}/1"

@@ -16,6 +16,7 @@ from culm.cli.nodeoptions import add_clump, add_identity, clump_text, settings_o
 from culm.cli.output import note, print_json
 from culm.errors import ConfigError, NotHeld
 from culm.node.home import Home
+from culm.node.interests.policy import Policy
 from culm.node.names import Names
 from culm.node.network.urls import PeerUrl
 from culm.node.settings.reading import Settings
@@ -25,6 +26,7 @@ from culm.wire.places import author_text, log_text
 
 _DAY_SECONDS = 24 * 60 * 60
 _ANY = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}  # noqa: S104 - hosts of listeners that are no address to call
+_LOOPBACK = ("127.", "::1")
 # Addresses that nobody has (RFC 5737, RFC 3849). The system says from which of its own it would send there. It sends
 # nothing, because UDP has no connections.
 _FAR = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
@@ -77,7 +79,8 @@ def _invite(arguments: argparse.Namespace) -> int:
     names, clump = home.names(), settings.clump or b""
     key = home.identity_public(home.identity_name(settings["identity"]))
     logs = tuple(dict.fromkeys(arguments.logs))
-    _check_logs(home, clump, names, logs)
+    policy = home.policy_file.load(clump)
+    _check_logs(home, clump, policy, names, logs)
     own = names.of.get(key)
     invitation = Invitation(
         key,
@@ -98,6 +101,10 @@ def _invite(arguments: argparse.Namespace) -> int:
     to = ", ".join(map(names.log, logs)) or "everything that you share there"
     note(f"invites a {arguments.role} {clump_text(clump)} to {to}, {until(invitation)}; they run: culm join URL")
     note("keep it secret: the URL holds the clump, and only culm join keeps to the date")
+    if all(host == "localhost" or host.startswith(_LOOPBACK) for host, _ in invitation.addresses):
+        note("the address is reached from this machine only: for others, give --address, or another one under listen")
+    if policy.allow_peers:
+        note(f"{clump_text(clump)} this node talks to listed peers only: allow the new key, too (culm allow peer KEY)")
     return 0
 
 
@@ -120,9 +127,8 @@ def until(invitation: Invitation) -> str:
     return "until " + time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(invitation.expires))
 
 
-def _check_logs(home: Home, clump: bytes, names: Names, logs: Sequence[Log]) -> None:
+def _check_logs(home: Home, clump: bytes, policy: Policy, names: Names, logs: Sequence[Log]) -> None:
     """``NotHeld`` for a log that the store does not have, which is most often mistyped; a word about one not shared."""
-    policy = home.policy_file.load(clump)
     with home.store(read_only=True) as store:
         for log in logs:
             if store.lookup(log).entry_extent() is None:

@@ -80,9 +80,9 @@ def test_from_an_invitation_one_command(culm: Culm, alice: str) -> None:
     ]
     assert err.splitlines() == [
         "to see it: culm logs",
-        "to stay up to date: culm serve",
         "the inviter chose the name alice; to keep it: culm name alice alice",
         "to publish: culm append 1 --text hello; a node that follows only some has to follow your author, too",
+        "to stay up to date: culm serve",
     ]
     assert bob("show", "alice/1/1", "--payload").out == "to log 1"
     assert [(log["author"], log["log_id"]) for log in bob("logs", "--json").json] == [(alice, 1)]
@@ -213,6 +213,29 @@ def test_nobody_answers(culm: Culm, alice: str) -> None:
 
 
 @pytest.mark.usefixtures("alice")
+def test_interrupted(culm: Culm, alice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who interrupts a long first exchange has the peer in the configuration, too."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("culm.cli.people.join.sync", interrupt)
+    bob = culm.at("bob")
+    assert bob("join", unreachable(culm)).code == 130
+    settings = tomllib.loads((bob.home / "culm.toml").read_text())
+    assert [peer["url"] for peer in settings["peers"]] == [f"culm://{alice}@127.0.0.1:1"]
+
+
+def test_a_configuration_that_is_yours(culm: Culm, alice: str) -> None:
+    """If the configuration could not be added to, the command says which options do the same."""
+    bob, config = culm.at("bob"), culm.home.parent / "mine.toml"
+    config.write_text("")
+    with serving(culm.home) as url:
+        joined = bob("join", invited(culm, url), "--config", config)
+    assert joined.err.endswith(f"to stay up to date: culm serve --peer {url} --clump-hex 78\n")
+    assert alice in url
+
+
 def test_expired(culm: Culm) -> None:
     """An invitation whose time is over is refused, and no home is made."""
     bob = culm.at("bob")

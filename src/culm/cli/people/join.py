@@ -95,17 +95,19 @@ def _join(arguments: argparse.Namespace) -> int:
         print(f"following {follows}")
     try:
         url, summary = _first_exchange(arguments, joined)
-    except (NetworkError, ProtocolError):
+    except BaseException as error:  # Also Control-C in a first exchange that takes long.
         _keep_peers(arguments, joined, urls)
-        note("all that the invitation says is kept; when the node can be reached, run the same command again")
+        if isinstance(error, NetworkError | ProtocolError):
+            note("all that the invitation says is kept; when the node can be reached, run the same command again")
         raise
-    _keep_peers(arguments, joined, (url,))
+    is_kept = _keep_peers(arguments, joined, (url,))
     if arguments.json:
         summed = {**asdict(summary), "seconds": round(summary.seconds, 3)}
         about = {"home": str(home.path), "created": fresh, "address": str(url)}
         print_json({"type": "summary", **about, "inviter": described(invitation), **summed})
     else:
         _tell_end(joined, url, summary)
+        note(f"to stay up to date: culm serve{'' if is_kept else _options(joined, url)}")
     return 1 if summary.refused else 0
 
 
@@ -157,24 +159,26 @@ def _following(policy: Policy, what: bytes | Log) -> Policy:
     return followed(policy, what, Range(1, None), add=False)
 
 
-def _keep_peers(arguments: argparse.Namespace, joined: _Joined, urls: tuple[PeerUrl, ...]) -> None:
-    """Add the clump and these addresses to the configuration, as far as it has them not."""
+def _keep_peers(arguments: argparse.Namespace, joined: _Joined, urls: tuple[PeerUrl, ...]) -> bool:
+    """Add the clump and these addresses to the configuration, as far as it has them not; whether it has them now."""
     if joined.other:
-        return
+        return False
     path = joined.home.config_path
     if arguments.config is not None:
         note(f"the peer is not added to {arguments.config}, because a file that is named with --config is yours")
-        return
+        return False
     name = joined.home.names().of.get(joined.invitation.key)
     known = {peer.url for peer in joined.settings.peers}
     clump = joined.invitation.clump if joined.settings.clump is None else None
     new = [(name.text if name else str(url), url) for url in urls if url not in known]
     if not new and not clump:
-        return
+        return True
     try:
         add_to_config(path, clump or None, new)
     except ConfigError as error:
         note(f"the peer is not added to the configuration, so add it yourself: {error}")
+        return False
+    return True
 
 
 # -- the first exchange ----------------------------------------------------------------------------------------------
@@ -209,7 +213,6 @@ def _tell_end(joined: _Joined, url: PeerUrl, summary: SyncSummary) -> None:
     for line in summary.refused:
         note(f"refused {line}")
     note("to see it: culm logs")
-    note(f"to stay up to date: culm serve{_named_clump(joined, url)}")
     name = joined.home.names().of.get(joined.invitation.key)
     if name is None:
         note(f"to give the inviter a name: culm name {author_text(joined.invitation.key)} NAME")
@@ -219,9 +222,7 @@ def _tell_end(joined: _Joined, url: PeerUrl, summary: SyncSummary) -> None:
         note("to publish: culm append 1 --text hello; a node that follows only some has to follow your author, too")
 
 
-def _named_clump(joined: _Joined, url: PeerUrl) -> str:
-    """The options by which a node of this home is in the clump, if the configuration has another one."""
-    if not joined.other:
-        return ""
+def _options(joined: _Joined, url: PeerUrl) -> str:
+    """The options by which a node of this home is in the clump and calls the inviter without the configuration."""
     clump = f"--clump-hex {joined.invitation.clump.hex()}" if joined.invitation.clump else "--clump ''"
     return f" --peer {url} {clump}"

@@ -234,6 +234,7 @@ async def agreed(lists: list[LiveView], count: int) -> list[Any]:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_one_list_for_three(tmp_path: Path) -> None:
     """Three authors have one list. If all of them finish an item, all lists say that the same one did."""
     todo = loaded("todo")

@@ -1,9 +1,9 @@
 """The ``culm`` command: its parser, and the one place where errors become lines and exit codes.
 
 Commands form a tree: ``culm backup`` is a leaf, ``culm ranges show`` a leaf below a group. Every leaf takes the common
-options ``--home``, ``--config``, ``--json`` and ``--no-pager``, before or after its name. A command
-never prints an error itself. It raises an error of ``culm.errors``, whose kind decides the exit code, so that scripts
-can rely on these numbers:
+options ``--home``, ``--config``, ``--json`` and ``--no-pager``, before or after its name. A command never prints an
+error itself. It raises an error of ``culm.errors``, whose kind decides the exit code, so that scripts can rely on these
+numbers:
 
 ====  ======================================================
 0     done

@@ -49,6 +49,17 @@ def test_a_file_that_is_there(tmp_path: Path, end: str) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_link(tmp_path: Path) -> None:
+    """A configuration that is kept elsewhere stays there, and the link to it stays a link."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine.toml").write_text("interval = 7\n")
+    path = tmp_path / "culm.toml"
+    path.symlink_to("elsewhere/mine.toml")
+    add_to_config(path, b"x", [])
+    assert path.is_symlink()
+    assert (tmp_path / "elsewhere" / "mine.toml").read_text() == 'clump = "x"\ninterval = 7\n'
+
+
 @pytest.mark.parametrize(
     ("before", "why"),
     [

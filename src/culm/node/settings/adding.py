@@ -18,8 +18,10 @@ from culm.staging import replace_text
 def add_to_config(path: Path, clump: bytes | None, peers: Iterable[tuple[str, PeerUrl]]) -> None:
     """Add a clump (None: leave it as it is) and peers, by name and address; makes the file if there is none.
 
-    ``ConfigError`` if the file would not be a configuration any more, or cannot be written; it is then as before.
+    ``ConfigError`` if the file would not be a configuration any more, or cannot be written; it is then as before. A
+    link stays a link, and the file that it leads to is changed.
     """
+    path = path.resolve()
     try:
         before = path.read_text()
     except FileNotFoundError:

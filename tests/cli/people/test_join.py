@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import tomllib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -213,6 +214,27 @@ def test_nobody_answers(culm: Culm, alice: str) -> None:
 
 
 @pytest.mark.usefixtures("alice")
+@pytest.mark.slow
+def test_killed(culm: Culm, alice: str, tmp_path: Path) -> None:
+    """Whatever moment ``culm join`` is killed at, the same command completes what it began, and the home is sound."""
+    (tmp_path / "lines").write_text("x\n" * 300)
+    culm("append", 3, "--lines", tmp_path / "lines")
+    with serving(culm.home) as url:
+        invitation = invited(culm, url, "--log", "alice/3")
+        for kill in range(8):
+            bob = culm.at(f"bob{kill}")
+            joining = start(bob.home, "join", invitation)
+            with suppress(subprocess.TimeoutExpired):
+                joining.wait(0.15 + 0.1 * kill)
+            joining.kill()
+            joining.communicate(timeout=PATIENCE)
+            assert bob("join", invitation).code == 0
+            assert bob("doctor").code == 0
+            assert [(log["author"], log["newest"]) for log in bob("logs", "--json").json] == [(alice, 300)]
+            assert tomllib.loads((bob.home / "culm.toml").read_text())["peers"] == [{"name": "alice", "url": url}]
+            assert {path.name for path in bob.home.iterdir() if path.is_file()} >= {"names.json", "policy.json"}
+
+
 def test_interrupted(culm: Culm, alice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person who interrupts a long first exchange has the peer in the configuration, too."""
 

@@ -30,8 +30,9 @@ TESTED_IN = {
     "bushbaby/test_grouping": "bushbaby.outbox",
     "bushbaby/test_secretbox": "bushbaby.salsa_tail",
     "cli/test_local": "cli.command cli.exchange cli.identity cli.logs cli.output",
-    "cli/test_network": "cli.node cli.nodeoptions cli.policy node.home node.sync",
+    "cli/test_network": "cli.node cli.nodeoptions cli.people.policy node.home node.sync",
     "views/test_file": "views.undo views.view",
+    "cli/shell/test_manual": "cli.shell.described",
     "cli/test_startup": "cli.arguments cli.table",
     "conformance/test_intervals": "conformance.check conformance.intervals.talk conformance.intervals.violations"
     " conformance.intervals.with_log conformance.intervals.without_log",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import re
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from culm import Identity, Node, Store, author_text
+from culm.views import LiveView, ViewFile
 from tests.node.links import run_really
 from tests.node.peers import until
 from tests.patience import PATIENCE
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-PROGRAMS = ("audit_log", "chat", "mirror", "react", "sensor")
+PROGRAMS = ("audit_log", "chat", "forum", "mirror", "react", "sensor", "todo")
 
 
 def loaded(name: str) -> Any:
@@ -56,10 +58,11 @@ def test_what_stands_at_the_top(name: str) -> None:
     assert f"python examples/{name}.py" in text
 
 
-@pytest.mark.parametrize("name", ["chat", "mirror", "react"])
+@pytest.mark.parametrize("name", ["chat", "forum", "mirror", "react", "todo"])
 def test_wrong_arguments(name: str) -> None:
     """Called wrongly, an example says how it is run."""
-    result = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, check=False)
+    call = [sys.executable, str(EXAMPLES / f"{name}.py"), *(["x", "y", "z"] if name == "forum" else [])]
+    result = subprocess.run(call, capture_output=True, text=True, check=False)
     assert (1, True) == (result.returncode, f"python examples/{name}.py" in result.stderr)
 
 
@@ -82,11 +85,11 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 class Person:
-    """Somebody at a terminal with the chat."""
+    """Somebody at a terminal with the chat, or another program that many use together."""
 
-    def __init__(self, folder: Path, name: str, *peer: str) -> None:
+    def __init__(self, folder: Path, name: str, *peer: str, program: str = "chat") -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(EXAMPLES / "chat.py"), name, *peer],
+            [sys.executable, str(EXAMPLES / f"{program}.py"), name, *peer],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -215,3 +218,113 @@ def test_react(tmp_path: Path) -> None:
             listening.cancel()
 
     run_really(main)
+
+
+# -- the to-do list --------------------------------------------------------------------------------------------------
+
+
+async def agreed(lists: list[LiveView], count: int) -> list[Any]:
+    """The rows of items once all lists have the same ones, and so many."""
+    while True:
+        for each in lists:
+            await each.update()
+        first, *others = [await each.read("SELECT * FROM items ORDER BY id") for each in lists]
+        if others == [first] * len(others) and len(first) == count:
+            return first
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_one_list_for_three(tmp_path: Path) -> None:
+    """Three authors have one list. If all of them finish an item, all lists say that the same one did."""
+    todo = loaded("todo")
+    nodes = [
+        Node.open(store=tmp_path / f"{name}.db", identity=Identity(bytes([name]) * 32), clump="flat")
+        for name in (1, 2, 3)
+    ]
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            lists = []
+            for number, node in enumerate(nodes):
+                await stack.enter_async_context(node)
+                lists.append(await stack.enter_async_context(LiveView(node, tmp_path / f"{number}-view.db", todo.TODO)))
+            milk, bread = await todo.add(nodes[0], "milk"), await todo.add(nodes[1], "bread")
+            url = await nodes[0].listen("culm://127.0.0.1:0")
+            await asyncio.gather(*(node.connect(url) for node in nodes[1:]))
+            await agreed(lists, 2)
+            await asyncio.gather(*(todo.finish(node, milk) for node in nodes), todo.finish(nodes[2], "no item"))
+            for payload in (b"\xff", b"[]", b'{"do": []}', b'{"do": "add", "text": "\\ud800"}', b"[" * 10_000):
+                await nodes[1].append(todo.ITEMS, payload)
+            last = await todo.add(nodes[1], "the last")
+            by = {item: done_by for item, _, _, done_by in await agreed(lists, 3)}
+            assert by.pop(milk) in {node.author for node in nodes}
+            assert by == {bread: None, last: None}
+            for each in lists:
+                assert {item for item, _ in await todo.open_items(each)} == set(by)
+
+    run_really(main)
+
+
+def test_a_list_in_two_terminals(tmp_path: Path) -> None:
+    """People type what there is to do and what is done, and see the list change; no text controls a terminal."""
+    alice = Person(tmp_path, "alice", program="todo")
+    bob = Person(tmp_path, "bob", alice.address, program="todo")
+    try:
+        alice.says("add milk\x1b[2J")
+        seen = bob.hears()
+        assert seen == alice.hears()
+        assert seen.endswith(" milk?[2J")
+        bob.says("done nothing")
+        assert bob.hears() == "no open item, or more than one, begins like this"
+        bob.says("what")
+        assert bob.hears() == "add TEXT, done ITEM, or list"
+        bob.says("list")
+        assert bob.hears() == seen
+        bob.says("done " + seen.partition(" ")[0])
+        bob.says("add bread")
+        while not bob.hears().endswith(" bread"):
+            pass
+        while not alice.hears().endswith(" bread"):
+            pass
+        for person in (bob, alice):
+            code, _, errors = person.leaves()
+            assert (code, errors) == (0, "")
+    finally:
+        for person in (alice, bob):
+            person.process.kill()
+            person.process.communicate()
+
+
+# -- the forum -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_forum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages wait for what they answer, a late log changes nothing in the end, two stories take their thread down."""
+    forum = loaded("forum")
+    monkeypatch.setattr(forum, "ROUND", 5)
+    forum.main(tmp_path, 223)
+    rate, missing, come, two, anew = capsys.readouterr().out.splitlines()
+    assert rate.endswith(" messages a second")
+    assert not missing.endswith(": 0 messages wait")
+    assert come == "it has come: 0 wait, and the tables are the same: True"
+    gone, stay, wait = (int(number.replace(",", "")) for number in re.findall(r"\d+", two))
+    assert gone > 0
+    assert gone + stay + wait == 223
+    assert anew == "made anew, the tables are the same: True"
+
+
+def test_strange_messages_of_a_forum(tmp_path: Path) -> None:
+    """Whatever a member writes, the forum goes on: what is no message is left out, an answer to it is rejected."""
+    forum, member = loaded("forum"), Identity(bytes(32))
+    with Store(tmp_path / "store.db") as store, ViewFile(tmp_path / "view.db", forum.FORUM_VIEW, store) as view:
+        strange = store.append(member, forum.FORUM, [b"[]"])
+        payloads = [b"7", b'{"text": 7}', b'{"text": "\\ud800"}', b'{"text": "", "answers": 7}', b"[" * 10_000]
+        payloads += [b'{"text": "", "answers": "x"}', forum.message("to nothing", strange), forum.message("title")]
+        entries = [store.append(member, forum.FORUM, [payload]) for payload in payloads]
+        store.append(member, forum.FORUM, [forum.message("an answer", entries[-1])])
+        changes = view.update()
+        assert [reason for _, reason in changes.rejected] == ["it answers an entry that is no message"]
+        assert view.read("SELECT title, answers, members FROM threads") == [("title", 1, 1)]
+        assert [text for (text,) in view.read("SELECT text FROM messages ORDER BY rowid")] == ["title", "an answer"]

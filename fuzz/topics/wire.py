@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from culm.errors import ConfigError, EncodingError, LocalProtocolError, Place, RemoteProtocolError
@@ -10,6 +11,7 @@ from culm.wire import cbor
 from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.bymux import INFINITE, WRITE, Event, Multiplexer, Received, Stream, packet, pull_packet
 from culm.wire.compression import new_decoder, new_encoder
+from culm.wire.invitation import Invitation
 from culm.wire.lzfoo import Decoder, Encoder, LZFooError, pull_head
 from culm.wire.places import log_text, parse_log_or_place, place_text
 from culm.wire.stlv import StlvReader, encode_header
@@ -32,6 +34,19 @@ def places(data: bytes) -> None:
     found, seq = parse_log_or_place(data.decode(errors="replace"))
     text = log_text(found) if seq is None else place_text(Place(*found, seq))
     assert parse_log_or_place(text) == (found, seq)
+
+
+def invitation(data: bytes) -> None:
+    """An invitation, with its checksum made right, has one encoding and one text, or is refused."""
+    if data[:1] == b"c":
+        Invitation.parse(data.decode(errors="replace"))
+        return
+    sealed = data + blake2b(data, digest_size=4).digest()
+    found = Invitation.decode(sealed)
+    assert found.encode() == sealed
+    url = found.url()
+    assert url.isprintable()
+    assert Invitation.parse(url.upper()) == found
 
 
 def stlv(data: bytes) -> None:
@@ -249,11 +264,14 @@ _KEY = bytes(range(32))
 _NAME = encode_base62(_KEY)
 _SCRIPT = written([0, 1, _said()[:30], 2, 3, 10, _said()[30:], 4, 7, 5, 6, 8, 9], len(_ACTIONS))
 _ITEMS = bytes.fromhex("83 01 1818 44 00010203 63 616263 9818") + bytes(24) + bytes.fromhex("1b ffffffffffffffff")
+_SAID = Invitation(_KEY, (("node.example", 7801), ("::1", 1)), b"x", ((_KEY, 1), (bytes(32), 300)), "alice", 9)
+_INVITATIONS = _SAID.encode()[:-4], Invitation(_KEY, (("a", 1),)).encode()[:-4], _SAID.url().encode()
 TARGETS = (
     Target("wire.base62", base62, (EncodingError,), (_NAME, encode_base62(bytes(32))), longest=64, share=0.1),
     Target(
         "wire.places", places, (ConfigError,), (_NAME + b"/7/5", _KEY.hex().encode() + b"/0"), longest=6000, share=0.3
     ),
+    Target("wire.invitation", invitation, (ConfigError,), _INVITATIONS, longest=1500, share=0.3),
     Target("wire.stlv", stlv, (EncodingError,), (encode_header(1, 5) + b"12345" + encode_header(8, 300) + bytes(300),)),
     Target("wire.cbor", heads, (EncodingError,), (_ITEMS,), share=0.5),
     Target("wire.lzfoo", lzfoo, (EncodingError,), (_compressed(),)),

@@ -341,3 +341,17 @@ def test_an_allow_list_goes_for_a_running_node(culm: Culm) -> None:
         culm("allow", "peer", bob("identity", "show").out.strip(), "--clump", "x")
         while bob("sync", url, "--clump", "x").code != 0:
             pass
+
+
+def test_a_sync_that_finds_a_fork(culm: Culm, tmp_path: Path) -> None:
+    """A fork is the author's doing: the sync that finds it has done its work, and ends with 0 and a warning."""
+    log, bob = build_log(10), culm.at("bob")
+    bob("init")
+    other = log.make(6, b"other")
+    for home, entries in ((culm, [*log.entries, other]), (bob, log.entries[:5])):
+        (tmp_path / "file").write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in entries))
+        home("import", tmp_path / "file", "--clump", "x")
+    with serving(culm.home) as (url, _):
+        done = bob("sync", url, "--clump", "x")
+    assert (done.code, "warning: found 1 new fork proof; see: culm logs\n" in done.err) == (0, True)
+    assert {log["forked_at"] for log in bob("logs", "--json").json} == {6}

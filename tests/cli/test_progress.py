@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from culm import SQLiteStore
-from culm.cli.progress import Meter, duration_text, progress_bar, sync_progress
+from culm.cli.progress import Meter, duration_text, progress_bar, sync_progress, with_progress
 from culm.node.sessions.stats import SessionStats
 from culm.testing import build_log
 from tests.cli.culm import Culm, start
@@ -79,6 +79,17 @@ def test_the_bar() -> None:
         assert ("3 of 12 entries" in out.getvalue()) == terminal
         assert ("4.9 KiB" in out.getvalue()) == terminal
         assert terminal or not out.getvalue()
+
+
+@pytest.mark.parametrize(("size", "is_shown"), [(40, True), (39, False)])
+def test_a_long_payload(monkeypatch: pytest.MonkeyPatch, size: int, *, is_shown: bool) -> None:
+    """Pieces are passed on as they are; from some size on the terminal shows how many bytes have gone."""
+    monkeypatch.setattr("culm.cli.progress.LONG_BYTES", 40)
+    out = io.StringIO()
+    pieces = [b"a" * 30, b"b" * (size - 30)]
+    assert list(with_progress(pieces, "appending", Console(file=out, force_terminal=True, width=140))) == pieces
+    assert ("appending" in out.getvalue() and "40 B" in out.getvalue()) == is_shown
+    assert bool(out.getvalue()) == is_shown
 
 
 def test_lines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,6 +58,7 @@ _PORT = re.compile(r"(?<=:)\d{4}(?!\d)")
 _VARIABLE = (
     (r"[0-9A-Za-z]{43}(?![0-9A-Za-z])", r"[0-9A-Za-z]{43}"),
     (r"[0-9a-f]{16,}", r"[0-9a-f]{16,}"),
+    (r"(?<=\()[0-9A-Za-z]{8}(?=[,)])", r"[0-9A-Za-z]{8}"),  # The beginning of a key, beside its name.
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?", r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?"),
     (r"no native core\b", r"(?:no native core(?: \(CULM_NATIVE=off\))?|native core \d+\.\d+\.\d+)"),
     (r"\d+ MiB free of \d+", r"\d+ MiB free of \d+"),

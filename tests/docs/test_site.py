@@ -66,7 +66,7 @@ def test_the_reference_has_every_command_and_option() -> None:
     for name, parser in Commands().loaded().items():
         (section,) = re.findall(rf"^## `culm {name}`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
         for option in parser._option_string_actions:
-            if option not in {"-h", "--help", "--home", "--config", "--json"}:
+            if option not in {"-h", "--help", "--home", "--config", "--json", "--no-pager"}:
                 assert re.search(rf"^\| `[^`]*{re.escape(option)}(?![\w-])", section, re.MULTILINE), (name, option)
 
 

@@ -23,7 +23,7 @@ PAGES = sorted((Path(__file__).parents[2] / "docs").glob("spark*.md"))
 RUN = {"sh", "python", "before"}  # unless marked
 SHOWN = {"text"}  # behind a block that is run: what it prints
 USAGE = ""
-EVERYWHERE = {"-h", "--help", "--home", "--config", "--json"}
+EVERYWHERE = {"-h", "--help", "--home", "--config", "--json", "--no-pager"}
 
 _COMMAND = re.compile(r"(?<![\w./-])culm (spark [a-z]+|[a-z]+)((?:[^\n\\#]|\\\n?)*)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")

@@ -78,6 +78,18 @@ def test_the_example_of_a_proof() -> None:
     assert expected == [(name, "".join(lines.split())) for name, lines in found]
 
 
+# -- invitations ------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_an_invitation() -> None:
+    """The parts of the invitation on the page, and its text, are those of the vector."""
+    parts, url = code(part(page("invitation"), "Example"))
+    found = re.findall(r"^(\S.*)\n((?: +[0-9a-f]+\n)+)", parts, re.MULTILINE)
+    expected = [(each["part"], each["hex"]) for each in vectors("invitation")["parts"]]
+    assert expected == [(name, "".join(lines.split())) for name, lines in found]
+    assert vectors("invitation")["url"] == url.strip()
+
+
 # -- intervals --------------------------------------------------------------------------------------------------------
 
 

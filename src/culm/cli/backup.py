@@ -3,7 +3,7 @@
 ::
 
     BACKUP/backup.json           size and BLAKE2b-256 of every file
-    BACKUP/store.db, store.db-payloads/NAME, identities/NAME, policy.json, culm.toml
+    BACKUP/store.db, store.db-payloads/NAME, identities/NAME, policy.json, names.json, culm.toml
 
 An archive has the same files, ``backup.json`` first. Nodes can keep writing meanwhile, because the copy of the store is
 of one moment (``culm.store.copying``). The backup is made beside its place and renamed when it is complete and on the
@@ -57,7 +57,9 @@ _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _Expected = tuple[int, str]  # size and hash of a file
 # The files that a home can have. Any other name in a backup is refused, because "../../.ssh/authorized_keys" would be
 # written outside of the home.
-_NAME = re.compile(r"store\.db|policy\.json|culm\.toml|(store\.db-payloads|identities)/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME = re.compile(
+    r"store\.db|policy\.json|names\.json|culm\.toml|(store\.db-payloads|identities)/[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
+)
 
 
 def register(commands: Commands) -> None:
@@ -82,7 +84,7 @@ def _backup(arguments: argparse.Namespace) -> int:
     home.check()
     if arguments.target != "-" and os.path.lexists(target):
         raise ConfigError(f"{target} exists already, and a backup never overwrites anything: choose another name")
-    config = home.path / "culm.toml" if arguments.config is None else Path(arguments.config)
+    config = home.config_path if arguments.config is None else Path(arguments.config)
     beside = _beside(target) if arguments.target != "-" else TemporaryDirectory(prefix="culm-")  # with mode 0700
     with beside as place, progress_bar("copying") as bar:
         staging = Path(place)
@@ -92,9 +94,9 @@ def _backup(arguments: argparse.Namespace) -> int:
         (folder / "store.db").chmod(0o600)
         for name in home.identity_names():
             _copy_private(home.path / "identities" / name, folder / "identities" / name)
-        for path, name in ((home.path / "policy.json", "policy.json"), (config, "culm.toml")):
+        for path in (home.policy_file.path, home.names_file.path, config):
             if path.exists():
-                _copy_private(path, folder / name)
+                _copy_private(path, folder / ("culm.toml" if path is config else path.name))
         _write_manifest(folder, copied)
         if arguments.target == "-":
             _pack(folder, sys.stdout.buffer, "w|")

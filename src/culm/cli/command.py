@@ -1,8 +1,9 @@
 """The ``culm`` command: its parser, and the one place where errors become lines and exit codes.
 
 Commands form a tree: ``culm backup`` is a leaf, ``culm ranges show`` a leaf below a group. Every leaf takes the common
-options ``--home``, ``--config`` and ``--json``, before or after its name. A command never prints an error itself. It
-raises an error of ``culm.errors``, whose kind decides the exit code, so that scripts can rely on these numbers:
+options ``--home``, ``--config``, ``--json`` and ``--no-pager``, before or after its name. A command never prints an
+error itself. It raises an error of ``culm.errors``, whose kind decides the exit code, so that scripts can rely on these
+numbers:
 
 ====  ======================================================
 0     done
@@ -139,9 +140,13 @@ class Commands:
             )
             each.add_argument("--config", metavar="FILE", help="configuration file (default: culm.toml in the home)")
             each.add_argument("--json", action="store_true", help="print the result as JSON")
-        self.root.set_defaults(json=False)
+            each.add_argument("--no-pager", action="store_true", help="never show a long list through $PAGER")
+        self.common = [action for action in common._actions if action.option_strings]  # noqa: SLF001
+        """The options of every command."""
+        self.root.set_defaults(json=False, no_pager=False)
         self._waiting = set(COMMANDS)  # The modules that have not been imported.
         self._commands: dict[str, _Command] = {}
+        self._places: dict[str, Any] = {}  # By group: its commands by name, as argparse looks them up.
         for module, commands in COMMANDS.items():
             for words, description in commands.items():
                 load, parents = (
@@ -165,11 +170,22 @@ class Commands:
             self._load(module)
         return {words: command.parser for words, command in self._commands.items() if words not in GROUPS}
 
+    def whole(self) -> argparse.ArgumentParser:
+        """The parser of ``culm`` with all the others in their places, for programs that go through the tree."""
+        for group in GROUPS:
+            self._list(group)
+        self.loaded()
+        for group in ("", *GROUPS):
+            places = self._places[group]
+            for name in places:
+                places[name] = self._commands[f"{group} {name}".strip()].parser
+        return self.root
+
     def _list(self, group: str) -> None:
         """Have the parser of a group take the name of one of its commands as its first word."""
         parser = self._commands[group].parser if group else self.root
         places = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=self._named)  # type: ignore[call-overload]
-        parser.commands = places.choices
+        parser.commands = self._places[group] = places.choices
         for commands in COMMANDS.values():
             for words, description in commands.items():
                 if words.rpartition(" ")[0] == group:
@@ -211,6 +227,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         given = [*given[1:], "--help"]
     try:
         arguments = make_parser().parse_args(given)  # Types of arguments, such as ``parse_log``, raise ConfigError.
+        from culm.cli.arguments import look_up_names  # noqa: PLC0415 - the help and a wrong word need nothing of it
+
+        look_up_names(arguments)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except CulmError as error:

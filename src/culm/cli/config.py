@@ -38,7 +38,7 @@ def _config(arguments: argparse.Namespace) -> int:
         print_json({"settings": found, "peers": peers, "peers_from": settings.peers_origin})
         return 0
     table = [(name, written(key, value) or "-", origin) for name, key, value, origin in rows]
-    print_table(("setting", "value", "from"), table)
+    print_table(arguments, ("setting", "value", "from"), table)
     for peer in peers:
         print(f"peer {peer['name']}: {json.dumps(peer)}")
     if not peers:

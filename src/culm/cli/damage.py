@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from culm.cli.output import note
 from culm.errors import CulmError, PayloadDamaged
 from culm.node.home import Home
-from culm.wire.places import place_text
 
 
 def count_as_missing(home: Home, damages: Iterable[PayloadDamaged]) -> None:
     """Delete the damaged bytes, so that the payloads are fetched again, and tell the user."""
+    names = home.names()
     for damage in damages:
-        where = place_text(damage.place)
+        where = names.place(damage.place)
         try:
             with home.store() as store:
                 dropped = store.drop_damaged(damage)

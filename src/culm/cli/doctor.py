@@ -27,6 +27,7 @@ from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, CulmError, PayloadDamaged
 from culm.node.config import PeerSettings
 from culm.node.home import Home
+from culm.node.names import Names
 from culm.node.network.transport import connect
 from culm.node.schemes import scheme_of
 from culm.node.settings.reading import Settings
@@ -34,7 +35,6 @@ from culm.node.sharing.kept import examined
 from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.schema import IS_COMPLETE, IS_INVALID, IS_VERIFIED, IS_WAITING, from_sql
-from culm.wire.places import log_text, place_text
 
 _PAGE = 64  # Payloads looked up at once.
 _LEAST_FREE = 100 * 1024 * 1024  # Bytes free; below this the next large payload or database checkpoint can fail.
@@ -101,6 +101,7 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     except ConfigError as error:
         yield _problem("configuration", str(error), "correct this line; culm config --example shows all settings")
     yield from _choices(home)
+    yield from _named_keys(home)
     yield from _known_peers(home)
     yield from _disk(home)
     yield from _clock(home)
@@ -181,7 +182,7 @@ def _damaged(database: Database) -> Iterator[Finding]:
 
 def _repaired(home: Home) -> Iterator[Finding]:
     """Read all payloads, and have the damaged ones fetched again."""
-    count, after = 0, 0
+    count, after, names = 0, 0, _names(home)
     try:
         with home.store() as store, progress_bar("checking payloads") as bar:
             while page := store.payloads_to_check(after, _PAGE):
@@ -191,7 +192,7 @@ def _repaired(home: Home) -> Iterator[Finding]:
                         sums = store.check_payload(stored)
                     except PayloadDamaged as damage:
                         store.drop_damaged(damage)
-                        what = f"the payload of {place_text(damage.place)} was damaged: {damage.reason}; it is deleted"
+                        what = f"the payload of {names.place(damage.place)} was damaged: {damage.reason}; it is deleted"
                         yield _problem("payloads", what, "sync with a peer that has it, or import a file that has it")
                     else:
                         if sums is not None:
@@ -205,8 +206,8 @@ def _repaired(home: Home) -> Iterator[Finding]:
 
 def _forks(home: Home, database: Database) -> Iterator[Finding]:
     forked = database.read("SELECT author, log_id FROM logs WHERE forked_at IS NOT NULL")
-    own = home.own_authors()
-    mine = [log_text((author, from_sql(log_id))) for author, log_id in forked if author in own]
+    own, names = home.own_authors(), _names(home)
+    mine = [names.log((author, from_sql(log_id))) for author, log_id in forked if author in own]
     if mine:
         yield _problem(
             "forks",
@@ -219,6 +220,13 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
             f"{counted(len(forked), 'log')} of other authors forked",
             "culm logs shows which, culm show AUTHOR/LOG the proof",
         )
+
+
+def _names(home: Home) -> Names:
+    """The names of keys; none if their file is damaged, which is a finding of its own."""
+    with suppress(ConfigError):
+        return home.names()
+    return Names()
 
 
 def _payload_files(database: Database) -> Iterator[Finding]:
@@ -310,6 +318,19 @@ def _choices(home: Home) -> Iterator[Finding]:
         )
     else:
         yield _ok("choices", f"{path.name} for {counted(len(clumps), 'clump')}")
+
+
+def _named_keys(home: Home) -> Iterator[Finding]:
+    path = home.names_file.path
+    if not path.exists():
+        return
+    try:
+        named = home.names()
+    except ConfigError as error:
+        todo = f"restore {path.name} from a backup, or delete it and repeat your culm name commands"
+        yield _problem("names", str(error), todo)
+    else:
+        yield _ok("names", f"{path.name} for {counted(len(named.of), 'key')}")
 
 
 def _known_peers(home: Home) -> Iterator[Finding]:

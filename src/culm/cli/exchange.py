@@ -8,6 +8,7 @@ import argparse
 import sys
 from typing import BinaryIO
 
+from culm.cli.arguments import log_type
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.nodeoptions import add_clump, clump_text, settings_of
@@ -15,11 +16,12 @@ from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.cli.progress import progress_bar
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place, StoreError
 from culm.node.home import Home
+from culm.node.names import Names
 from culm.store import ImportReport, ReadableStore
 from culm.store.entries import Damaged
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.types import Log
-from culm.wire.places import author_text, log_text, parse_log, place_text
+from culm.wire.places import author_text, place_text
 
 _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
 
@@ -28,7 +30,7 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     export = commands.add("export", _export)
     export.add_argument(
-        "logs", metavar="AUTHOR/LOG", nargs="*", type=parse_log, help="the logs to export (default: all)"
+        "logs", metavar="AUTHOR/LOG", nargs="*", type=log_type, help="the logs to export (default: all)"
     )
     export.add_argument(
         "-o", "--output", metavar="FILE", help="where to write; - is stdout (the default unless stdout is a terminal)"
@@ -48,17 +50,18 @@ def _export(arguments: argparse.Namespace) -> int:
     if output is None and sys.stdout.isatty():
         raise ConfigError("not writing binary data to a terminal: give -o FILE (or -o - to do it all the same)")
     home = Home.find(arguments.home)
+    names = home.names()
     damaged: list[tuple[Place, StoreError]] = []
     with home.store(read_only=True) as store:
         held = {(log.author, log.log_id) for log in store.logs()}
         logs = arguments.logs or sorted(held)
         for log in logs:
             if log not in held:
-                raise NotHeld(f"the store has no entries of {log_text(log)}")
+                raise NotHeld(f"the store has no entries of {names.log(log)}")
         with open_output(output or "-") as stream:
-            count = _write(arguments, store, logs, stream, lambda *damage: damaged.append(damage))
+            count = _write(arguments, names, store, logs, stream, lambda *damage: damaged.append(damage))
     for place, error in damaged:
-        note(f"left out {place_text(place)}: {error}")
+        note(f"left out {names.place(place)}: {error}")
     count_as_missing(home, (error for _, error in damaged if isinstance(error, PayloadDamaged)))
     if arguments.json and output not in (None, "-"):
         print_json({"entries": count, "logs": len(logs), "damaged": [place_text(place) for place, _ in damaged]})
@@ -68,7 +71,12 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _write(
-    arguments: argparse.Namespace, store: ReadableStore, logs: list[Log], stream: BinaryIO, damaged: Damaged
+    arguments: argparse.Namespace,
+    names: Names,
+    store: ReadableStore,
+    logs: list[Log],
+    stream: BinaryIO,
+    damaged: Damaged,
 ) -> int:
     if arguments.bundle:
         return export_bundle(store, logs, stream, damaged)
@@ -76,7 +84,7 @@ def _write(
     count = export_plain(store, logs, stream, left_out.append, damaged)
     if left_out:
         note(
-            f"left out {counted(len(left_out), 'entry')}, the first {place_text(left_out[0])}: the store does not have"
+            f"left out {counted(len(left_out), 'entry')}, the first {names.place(left_out[0])}: the store does not have"
             " the payload, and this format cannot hold an entry without it; use --bundle to include such entries"
         )
     return count
@@ -104,7 +112,7 @@ def _import(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        _print_report(report)
+        _print_report(report, home.names())
         if marked:
             note(
                 f"shared {clump_text(clump or b'')} only: {counted(marked, 'new log')} of others;"
@@ -113,15 +121,15 @@ def _import(arguments: argparse.Namespace) -> int:
     return 1 if report.refused or report.forks else 0
 
 
-def _print_report(report: ImportReport) -> None:
+def _print_report(report: ImportReport, names: Names) -> None:
     print(
         f"added {counted(report.added, 'entry')} and {counted(report.payloads, 'payload')};"
         f" {report.known} known, {report.waiting} waiting for entries before them, {len(report.refused)} refused"
     )
     for place, error in report.refused[:_SHOWN_REFUSALS]:
-        where = place_text(place) if place else "the file"
+        where = names.place(place) if place else "the file"
         note(f"refused {where}: {error}")
     if len(report.refused) > _SHOWN_REFUSALS:
         note(f"... and {len(report.refused) - _SHOWN_REFUSALS} more (--json lists all)")
     for proof in report.forks[:_SHOWN_REFUSALS]:
-        note(f"fork in {log_text((proof.author, proof.log_id))} at {proof.position}: {proof.explain()}")
+        note(f"fork in {names.log((proof.author, proof.log_id))} at {proof.position}: {proof.explain()}")

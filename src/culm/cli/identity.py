@@ -50,15 +50,20 @@ def register(commands: Commands) -> None:
 def _init(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     fresh = home.create(keep_identities=arguments.keep_identities)
+    if not arguments.no_identity:
+        ensure_identity(home, sealed=arguments.passphrase)
     names = home.identity_names()
-    if not names and not arguments.no_identity:
-        passphrase = ask_passphrase("New passphrase: ", confirm=True) if arguments.passphrase else None
-        home.add_identity(DEFAULT_IDENTITY, Identity.create(), passphrase)
-        names = [DEFAULT_IDENTITY]
     author = author_text(home.identity_public(names[0])) if names else None
     lines = [f"{'made' if fresh else 'found'} {home.path}", *([f"author {author}"] if author else [])]
     print_result(arguments, {"home": str(home.path), "created": fresh, "author": author}, *lines)
     return 0
+
+
+def ensure_identity(home: Home, *, sealed: bool) -> None:
+    """Make the default identity if the home has none; ``sealed``: under a passphrase."""
+    if not home.identity_names():
+        passphrase = ask_passphrase("New passphrase: ", confirm=True) if sealed else None
+        home.add_identity(DEFAULT_IDENTITY, Identity.create(), passphrase)
 
 
 def _new(arguments: argparse.Namespace) -> int:
@@ -82,7 +87,7 @@ def _list(arguments: argparse.Namespace) -> int:
         print_json([{"name": name, "author": author_text(public), "sealed": sealed} for name, public, sealed in found])
     elif found:
         rows = [(name, author_text(public), "sealed" if sealed else "") for name, public, sealed in found]
-        print_table(("name", "author", ""), rows)
+        print_table(arguments, ("name", "author", ""), rows)
     else:
         note("no identities; make one with: culm identity new")
     return 0

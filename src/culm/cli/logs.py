@@ -4,17 +4,18 @@ import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
-from culm.cli.arguments import number
+from culm.cli.arguments import log_or_place_type, log_type, number, place_type
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
 from culm.cli.lines import append_lines
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
-from culm.cli.progress import progress_bar
+from culm.cli.progress import progress_bar, with_progress
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
 from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
@@ -22,10 +23,6 @@ from culm.types import Log
 from culm.wire.places import (
     author_text,
     clump_name,
-    log_text,
-    parse_log,
-    parse_log_or_place,
-    parse_place,
     place_text,
 )
 
@@ -55,14 +52,14 @@ def register(commands: Commands) -> None:
     )
     commands.add("logs", _logs)
     show = commands.add("show", _show)
-    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=parse_log_or_place, help="a log, or one entry of it")
+    show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=log_or_place_type, help="a log, or one entry of it")
     show.add_argument("--payload", action="store_true", help="write the entry's payload, unchanged, to stdout")
     verify = commands.add("verify", _verify)
     verify.add_argument(
-        "log", metavar="AUTHOR/LOG", nargs="?", type=parse_log, help="check only this log (default: all logs)"
+        "log", metavar="AUTHOR/LOG", nargs="?", type=log_type, help="check only this log (default: all logs)"
     )
     forget = commands.add("forget", _forget)
-    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", type=parse_place, help="the entry whose payload to delete")
+    forget.add_argument("place", metavar="AUTHOR/LOG/SEQ", type=place_type, help="the entry whose payload to delete")
 
 
 def _append(arguments: argparse.Namespace) -> int:
@@ -109,8 +106,7 @@ def _payload(arguments: argparse.Namespace) -> Iterator[bytes]:
         yield arguments.text.encode("utf-8", errors="surrogateescape")
     elif arguments.file is not None or not arguments.end:
         with open_input(arguments.file or "-") as file:
-            while piece := file.read(_PIECE):
-                yield piece
+            yield from with_progress(iter(partial(file.read, _PIECE), b""), "appending")
 
 
 def _logs(arguments: argparse.Namespace) -> int:
@@ -118,6 +114,7 @@ def _logs(arguments: argparse.Namespace) -> int:
     with home.store(read_only=True) as store:
         summaries = list(store.logs())
         clumps = {log: sorted(map(clump_name, marks)) for log, marks in store.clumps().items()}
+    names = home.names()
     unshared = {log: sorted(map(clump_name, names)) for log, names in home.policy_file.unshared().items()}
     if arguments.json:
         print_json(
@@ -131,7 +128,7 @@ def _logs(arguments: argparse.Namespace) -> int:
     elif summaries:
         rows = [
             (
-                log_text(log.log),
+                names.log(log.log),
                 log.newest,
                 log.entries,
                 log.payloads,
@@ -141,7 +138,10 @@ def _logs(arguments: argparse.Namespace) -> int:
             for log in summaries
         ]
         print_table(
-            ("log", "newest", "entries", "payloads", "clumps", ""), rows, right=("newest", "entries", "payloads")
+            arguments,
+            ("log", "newest", "entries", "payloads", "clumps", ""),
+            rows,
+            right=("newest", "entries", "payloads"),
         )
     else:
         note("no logs yet; publish with: culm append LOG_ID FILE")
@@ -164,25 +164,26 @@ def _remark(log: LogSummary) -> str:
 def _show(arguments: argparse.Namespace) -> int:
     log: Log
     log, seq = arguments.place
-    with Home.find(arguments.home).store(read_only=True) as store:
+    home = Home.find(arguments.home)
+    with home.store(read_only=True) as store:
         if seq is not None:
-            return _show_entry(arguments, store, Place(*log, seq))
+            return _show_entry(arguments, home, store, Place(*log, seq))
         if arguments.payload:
             raise ConfigError("--payload needs one entry: AUTHOR/LOG/SEQ")
-        return _show_log(arguments, store, log)
+        return _show_log(arguments, home, store, log)
 
 
-def _show_log(arguments: argparse.Namespace, store: ReadableStore, log: Log) -> int:
+def _show_log(arguments: argparse.Namespace, home: Home, store: ReadableStore, log: Log) -> int:
     found = [_described(stored) for stored in store.entries(log, states=State)]
     if not found:
-        raise NotHeld(f"the store has no entries of {log_text(log)}")
+        raise NotHeld(f"the store has no entries of {home.names().log(log)}")
     if arguments.json:
         print_json(found)
         return 0
     rows = [
         (item["seq"], item["state"], size_text(item["size"]), item["payload"], item["hash"][4:20]) for item in found
     ]
-    print_table(("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
+    print_table(arguments, ("seq", "state", "size", "payload", "hash"), rows, right=("seq", "size"))
     for proof in store.fork_proofs(log):
         print(f"fork at {proof.position}: {proof.explain()}")
     return 0
@@ -206,34 +207,34 @@ def _described(stored: StoredEntry) -> dict[str, Any]:
     }
 
 
-def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Place) -> int:
-    stored = store.get(place)
+def _show_entry(arguments: argparse.Namespace, home: Home, store: ReadableStore, place: Place) -> int:
+    stored, shown = store.get(place), home.names().place(place)
     if stored is None:
-        raise NotHeld(f"the store does not have {place_text(place)}")
+        raise NotHeld(f"the store does not have {shown}")
     if arguments.payload:
         if not stored.payload_complete:
-            raise NotHeld(
-                f"the store does not have the payload of {place_text(place)} ({stored.payload_state.name.lower()})"
-            )
+            raise NotHeld(f"the store does not have the payload of {shown} ({stored.payload_state.name.lower()})")
         try:
             sys.stdout.buffer.writelines(store.payload(stored))
         except PayloadDamaged as damage:
-            count_as_missing(Home.find(arguments.home), [damage])
+            count_as_missing(home, [damage])
             raise
         finally:
             sys.stdout.buffer.flush()
         return 0
     described = _described(stored)
-    print_result(arguments, described, *(f"{key.replace('_', ' '):13} {value}" for key, value in described.items()))
+    rows = (described | {"place": shown}).items()
+    print_result(arguments, described, *(f"{key.replace('_', ' '):13} {value}" for key, value in rows))
     return 0
 
 
 def _verify(arguments: argparse.Namespace) -> int:
     log, home = arguments.log, Home.find(arguments.home)
+    names = home.names()
     with home.store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))
     if log is not None and not report.entries:
-        raise NotHeld(f"the store has no entries of {log_text(log)}")
+        raise NotHeld(f"the store has no entries of {names.log(log)}")
     damaged = [damage.place for damage in report.damaged]
     problems = [{"place": place_text(place) if place else None, "reason": reason} for place, reason in report.problems]
     certified = "" if report.certified == report.verified else f" ({report.certified} certified)"
@@ -242,16 +243,17 @@ def _verify(arguments: argparse.Namespace) -> int:
         asdict(replace(report, damaged=[])) | {"problems": problems, "damaged": list(map(place_text, damaged))},
         f"{counted(report.entries, 'entry')}: {report.verified} verified{certified}, {report.unverified} unverified,"
         f" {report.invalid} invalid; {counted(report.payloads, 'payload')}; {counted(report.forks, 'forked log')}",
-        *(f"{problem['place']}: {problem['reason']}" for problem in problems),
+        *(f"{names.place(place) if place else None}: {reason}" for place, reason in report.problems),
     )
     count_as_missing(home, report.damaged)
     return 1 if problems or report.invalid or report.forks else 0
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    place = arguments.place
-    with Home.find(arguments.home).store() as store:
+    place, home = arguments.place, Home.find(arguments.home)
+    with home.store() as store:
         freed = store.forget(place)
-    where = place_text(place)
-    print_result(arguments, {"place": where, "freed": freed}, f"deleted the payload of {where} ({size_text(freed)})")
+    where = home.names().place(place)
+    shown = {"place": place_text(place), "freed": freed}
+    print_result(arguments, shown, f"deleted the payload of {where} ({size_text(freed)})")
     return 0

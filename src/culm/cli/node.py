@@ -16,7 +16,7 @@ from culm.app.names import entries_of
 from culm.app.syncing import FETCHING, asking_by_log, fetch
 from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
-from culm.cli.arguments import number
+from culm.cli.arguments import log_type, named, named_peer, number
 from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
@@ -52,7 +52,6 @@ from culm.node.settings.reading import Settings, defaults, limits_of, read_limit
 from culm.node.settings.schema import PROPOSALS
 from culm.node.status import StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
-from culm.wire.places import log_text, parse_log
 
 # Options that only some protocols have, by these protocols, besides those of ``culm.node.asking``. Giving one to
 # another peer is an error, because the option would silently do nothing.
@@ -83,26 +82,41 @@ def register(commands: Commands) -> None:
     add_serving(serve)
     once = commands.add("sync", _sync)
     once.add_argument(
-        "url", metavar="URL", type=PeerUrl.parse, help=" or ".join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM])
+        "url",
+        metavar="URL",
+        type=partial(named_peer, PeerUrl.parse),
+        help=" or ".join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM, "the name of a peer in the configuration"]),
     )
     once.add_argument(
         "logs",
         metavar="AUTHOR/LOG",
         nargs="*",
-        type=parse_log,
+        type=log_type,
         help="with intervals and proposals: the logs to ask for (default: those you follow, or all of the store)",
     )
     _add_follow_arguments(once)
     add_node(once)
     fetching = commands.add("fetch", _fetch)
     fetching.add_argument(
-        "url", metavar="URL", type=partial(PeerUrl.parse, schemes=FETCHING), help=" or ".join(forms(FETCHING))
+        "url",
+        metavar="URL",
+        type=partial(named_peer, partial(PeerUrl.parse, schemes=FETCHING)),
+        help=" or ".join([*forms(FETCHING), "the name of a peer in the configuration"]),
     )
     fetching.add_argument(
-        "entries", metavar="AUTHOR/LOG/SEQ[..SEQ]", nargs="+", help="an entry, or the first and the last of a range"
+        "entries",
+        metavar="AUTHOR/LOG/SEQ[..SEQ]",
+        nargs="+",
+        type=partial(named, _entry),
+        help="an entry, or the first and the last of a range",
     )
     add_clump(fetching)
     add_identity(fetching)
+
+
+def _entry(text: str) -> str:
+    entries_of([text], b"")  # Raises ConfigError for a text that names no entry.
+    return text
 
 
 def _add_follow_arguments(parser: argparse.ArgumentParser) -> None:
@@ -244,7 +258,8 @@ def _sync(arguments: argparse.Namespace) -> int:
     _print_summary(arguments, summary)
     if not arguments.json:
         _print_hints(summary, has_clump=bool(config.clump), fetches=not getattr(options, "notify_only", False))
-    return 1 if summary.refused or summary.forks else 0
+    # A fork is the author's doing, and known from now on: the exchange has done its work.
+    return 1 if summary.refused else 0
 
 
 def _print_hints(summary: SyncSummary, *, has_clump: bool, fetches: bool) -> None:
@@ -297,9 +312,11 @@ def _fetch(arguments: argparse.Namespace) -> int:
     with home.store() as store, sync_progress(arguments, f"fetching from {url}") as progress:
         identity = home.identity(settings["identity"], ask_passphrase) if scheme_of(url).proves_identity else None
         fetched = asyncio.run(fetch(identity, config, store, url, wanted, progress))
+    names = home.names()
     _print_summary(arguments, fetched.summary)
     for log, low, high in fetched.lacking:
-        note(f"the peer does not have {log_text(log)}/{low}" + (f"..{high}" if high > low else ""))
+        numbers = f"entry {low}" if low == high else f"entries {low} to {high}"
+        note(f"the peer does not have {numbers} of {names.log(log)}")
     return 1 if fetched.lacking or fetched.summary.refused else 0
 
 
@@ -324,4 +341,4 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
     for line in summary.refused:
         note(f"refused {line}")
     if summary.forks:
-        note(f"found {counted(summary.forks, 'new fork proof')}; see: culm logs")
+        note(f"warning: found {counted(summary.forks, 'new fork proof')}; see: culm logs")

@@ -9,10 +9,12 @@ import argparse
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from culm.bamboo.verification import Verify
 from culm.bushbaby import Dialect
+from culm.cli.arguments import named, named_peer, text_type
 from culm.errors import ConfigError
 from culm.node.config import NodeConfig
 from culm.node.home import Home
@@ -20,7 +22,7 @@ from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
-from culm.node.settings.kinds import FLAG, read_value
+from culm.node.settings.kinds import FLAG, LOGS, read_value
 from culm.node.settings.logformat import FORMATTERS
 from culm.node.settings.reading import Settings, limits_of, peer_settings, read_limits
 from culm.node.settings.schema import NODE, PROPOSALS, Section
@@ -48,7 +50,7 @@ def _add_settings(parser: argparse._ActionsContainer, section: Section, **metava
             *names,
             metavar=metavar,
             action="append" if key.default == () else "store",
-            type=float if isinstance(key.default, float) else str,
+            type=text_type if key.kind is LOGS else float if isinstance(key.default, float) else str,
             choices=key.kind.choices,
             help=key.meaning + more,
         )
@@ -96,7 +98,7 @@ def add_node(parser: argparse.ArgumentParser) -> None:
         "--interest",
         metavar="AUTHOR[/LOG] [RANGE]",
         action="append",
-        type=read_interest,
+        type=partial(named, read_interest),
         help="ask only for this author, log or range, for example 'AUTHOR/LOG 100.. sparse', instead of what you"
         " follow; can be repeated",
     )
@@ -110,7 +112,12 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
     """Add the options of a node that runs until it is stopped."""
     _add_settings(parser, NODE, listen="URL")
     parser.add_argument(
-        "--peer", metavar="URL", action="append", default=[], type=PeerUrl.parse, help="stay connected to this peer"
+        "--peer",
+        metavar="URL",
+        action="append",
+        default=[],
+        type=partial(named_peer, PeerUrl.parse),
+        help="stay connected to this peer",
     )
     _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", verify=None, relay=None)
     _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -20,6 +20,8 @@ from culm.staging import is_named_pipe, staged_file, sync
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+_AROUND = 2  # Lines of a terminal beside the rows of a table: its heading, and the next prompt.
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -40,8 +42,17 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """Print a table to stdout. Columns named in ``right`` are right-aligned. Lines are folded only on a terminal."""
+def print_table(
+    arguments: argparse.Namespace,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+) -> None:
+    """Print a table to stdout. Columns named in ``right`` are right-aligned.
+
+    On a terminal its lines are cut to the width, and one that is longer than the terminal is shown by ``$PAGER``.
+    """
     texts = [list(map(str, row)) for row in rows]
     if not sys.stdout.isatty():
         _print_plainly([list(columns), *texts], [column in right for column in columns])
@@ -54,7 +65,45 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, rig
         table.add_column(column, justify="right" if column in right else "left", no_wrap=True)
     for row in texts:
         table.add_row(*row)
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    console = Console(markup=False, highlight=False, emoji=False)
+    if len(texts) + _AROUND <= console.height or not (pager := [] if arguments.no_pager else _pager()):
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    _page(pager, captured.get())
+
+
+def _pager() -> list[str]:
+    """The command by which long lists are shown; empty if they are not."""
+    import shlex  # noqa: PLC0415 - only a long list on a terminal needs it
+
+    given = os.environ.get("PAGER")
+    try:
+        words = shlex.split("less" if given is None else given)
+    except ValueError:  # A quotation mark that is not closed.
+        return []
+    return [] if words == ["cat"] or os.environ.get("TERM") == "dumb" else words
+
+
+def _page(pager: list[str], text: str) -> None:
+    """Show a text by a pager; print it if the pager cannot be started."""
+    import subprocess  # noqa: PLC0415 - as above
+
+    # less: end where all fits on the screen (F), show colours (R), leave what was shown on the screen (X).
+    environment = {"LESS": "FRX", **os.environ}
+    try:
+        process = subprocess.Popen(pager, stdin=subprocess.PIPE, text=True, env=environment)  # noqa: S603 - the user's
+    except OSError:
+        sys.stdout.write(text)
+        return
+    assert process.stdin is not None  # noqa: S101 - for the type checker
+    with suppress(BrokenPipeError, KeyboardInterrupt), process.stdin as pipe:  # The person has seen enough.
+        pipe.write(text)
+    # Control-C is for the pager, which perhaps ends a search with it. This process must not leave the terminal to both.
+    while process.poll() is None:
+        with suppress(KeyboardInterrupt):
+            process.wait()
 
 
 def _print_plainly(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None:

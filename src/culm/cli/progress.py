@@ -12,8 +12,8 @@ import argparse
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _WINDOW_SECONDS = 5.0  # Rates are averages over this time: shorter jumps about, longer shows a change too late.
 _LEAST_SECONDS = 0.5  # No rate before this time, because the first few bytes say little about it.
+LONG_BYTES = 32 * 1024 * 1024
+"""From here on an append shows how far it is: fewer bytes take less than a second, and the bar's library a tenth."""
 _LINE_SECONDS = 1.0  # Least time between two lines of JSON, so that a long sync does not fill a log file.
 
 
@@ -96,6 +98,19 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Progres
     )
     with progress:
         yield ProgressBar(progress, title)
+
+
+def with_progress(pieces: Iterable[bytes], title: str, console: Console | None = None) -> Iterator[bytes]:
+    """Pass pieces on; a bar counts their bytes once there are so many that it takes a while."""
+    size, bar = 0, None
+    with ExitStack() as stack:
+        for piece in pieces:
+            yield piece
+            size += len(piece)
+            if bar is None and size >= LONG_BYTES:
+                bar = stack.enter_context(progress_bar(title, console))
+            if bar is not None:
+                bar.update(0, size)
 
 
 class ProgressBar:

@@ -12,10 +12,11 @@ from culm.bamboo import PayloadHasher
 from culm.bamboo.decimal import size_text
 from culm.bamboo.entryproof import MAX_PROOF_BYTES, EntryProof
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.cli.arguments import author_type, place_type
 from culm.cli.command import Commands
 from culm.cli.output import counted, note, open_input, open_output, print_json
 from culm.errors import ConfigError, InvalidEntry, InvalidProof
-from culm.wire.places import author_text, parse_author, parse_place, place_text
+from culm.wire.places import author_text, place_text
 
 _PIECE = 64 * 1024  # Bytes of a payload in memory at once.
 
@@ -23,7 +24,7 @@ _PIECE = 64 * 1024  # Bytes of a payload in memory at once.
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     prove = commands.add("prove", _prove)
-    prove.add_argument("place", metavar="AUTHOR/LOG/SEQ", type=parse_place, help="the entry to prove")
+    prove.add_argument("place", metavar="AUTHOR/LOG/SEQ", type=place_type, help="the entry to prove")
     prove.add_argument("--payload", action="store_true", help="put the payload into the file; else only its hash")
     prove.add_argument(
         "--short",
@@ -35,9 +36,7 @@ def register(commands: Commands) -> None:
     )
     check = commands.add("check", _check)
     check.add_argument("file", metavar="FILE", help="a file that culm prove has written; - is stdin")
-    check.add_argument(
-        "--author", metavar="KEY", type=parse_author, help="fail unless this author has signed the entry"
-    )
+    check.add_argument("--author", metavar="KEY", type=author_type, help="fail unless this author has signed the entry")
     check.add_argument("--payload", metavar="FILE", help="fail unless this file is the entry's payload")
 
 
@@ -49,7 +48,8 @@ def _prove(arguments: argparse.Namespace) -> int:
     output = arguments.output
     if output is None and sys.stdout.isatty():
         raise ConfigError("not writing binary data to a terminal: give -o FILE (or -o - to do it all the same)")
-    with Home.find(arguments.home).store(read_only=True) as store:
+    home = Home.find(arguments.home)
+    with home.store(read_only=True) as store:
         proof, stored = make_proof(store, arguments.place, short=arguments.short, with_payload=arguments.payload)
         head = proof.encode()
         with open_output(output or "-") as stream:
@@ -61,7 +61,7 @@ def _prove(arguments: argparse.Namespace) -> int:
         print_json(_shown(proof) | {"bytes": written})
     else:
         note(
-            f"proved {place_text(arguments.place)} in {size_text(written)},"
+            f"proved {home.names().place(arguments.place)} in {size_text(written)},"
             f" as part of the history up to entry {proof.top.seq}; check it with: culm check FILE"
         )
     return 0

@@ -109,7 +109,7 @@ def _reconcile(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"views": _costs(found), "logs": lacking.rows(("a", "b")), "applied": applied})
         return 0
-    lacking.print(("a", "b"), "the stores have the same entries and payloads")
+    lacking.print(arguments, ("a", "b"), "the stores have the same entries and payloads")
     _print_costs(found)
     if arguments.apply:
         print(f"copied {applied} entries and payloads")
@@ -146,7 +146,7 @@ def _with_peer(arguments: argparse.Namespace, name: str, address: str) -> int:
                 lacking.heads(store.logs_of(differences.have))
         we_lack = {view.value: len(differences.need) for view, differences in found.items()}
         if not arguments.json:
-            lacking.print(("peer",), "the peer has everything that the store has")
+            lacking.print(arguments, ("peer",), "the peer has everything that the store has")
             lacked = {"entry": we_lack.get(View.ENTRIES.value), "payload": we_lack.get(View.PAYLOADS.value)}
             counts = [counted(count, noun) for noun, count in lacked.items() if count]
             print(f"the store lacks {' and '.join(counts) or 'nothing'} that the peer has")
@@ -260,7 +260,7 @@ def _with_index(arguments: argparse.Namespace) -> int:
         print_json({"views": _costs({view: found}), "logs": lacking.rows(("a", "b")), **counts, **hexes})
         return 0
     if lacking.rows(()):
-        lacking.print(("a", "b"), "")
+        lacking.print(arguments, ("a", "b"), "")
     for lacks, has, count in ((*names, len(found.need)), (*reversed(names), len(found.have))):
         print(f"{lacks} lacks {count} {view.value} that {has} has")
     _print_costs({view: found})
@@ -315,15 +315,19 @@ class _Lacking:
             for log in sorted(self._logs)
         ]
 
-    def print(self, sides: tuple[str, ...], nothing: str) -> None:
+    def print(self, arguments: argparse.Namespace, sides: tuple[str, ...], nothing: str) -> None:
         """Print a table, or ``nothing`` if no log differs."""
         rows = self.rows(sides)
         if not rows:
             print(nothing)
             return
-        names = [name.replace("_", " ") for name in rows[0]]
-        shown = [(*list(row.values())[:-1], "yes" if row["heads_differ"] else "no") for row in rows]
-        print_table(names, shown, right=names[1:-1])
+        names = Home.find(arguments.home).names()
+        columns = [name.replace("_", " ") for name in rows[0]]
+        shown = [
+            (names.log(log), *list(row.values())[1:-1], "yes" if row["heads_differ"] else "no")
+            for log, row in zip(sorted(self._logs), rows, strict=True)
+        ]
+        print_table(arguments, columns, shown, right=columns[1:-1])
 
 
 def _costs(found: dict[View, Differences]) -> dict[str, dict[str, int]]:

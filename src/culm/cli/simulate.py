@@ -60,7 +60,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"scenarios": found})
     else:
-        print_table(_COLUMNS, [_row(row) for row in found], right=[name for name in _COLUMNS if name != "protocol"])
+        print_table(
+            arguments, _COLUMNS, [_row(row) for row in found], right=[name for name in _COLUMNS if name != "protocol"]
+        )
     return 0
 
 

@@ -89,32 +89,34 @@ _VIEWS = ("entries", "payloads")
 _BAD = ("invalid", "forks", "rejects", "payload_mismatches")
 
 
-def _show_counts(_: argparse.Namespace, made: Any, *, column: str = "count") -> None:  # noqa: ANN401 - any job's result
-    _print_counts({name: value for name, value in made.as_dict().items() if name != "seconds"}, column)
+def _show_counts(arguments: argparse.Namespace, made: Any, *, column: str = "count") -> None:  # noqa: ANN401 - any job's result
+    counts = {name: value for name, value in made.as_dict().items() if name != "seconds"}
+    _print_counts(arguments, counts, column)
 
 
-def _print_counts(counts: "Values", column: str = "count") -> None:
+def _print_counts(arguments: argparse.Namespace, counts: "Values", column: str = "count") -> None:
     """Print a table with a line for each count; numbers that are not whole have three decimals."""
     rows = [
         (name.replace("_", " "), f"{value:,}" if isinstance(value, int) else f"{value:,.3f}")
         for name, value in counts.items()
     ]
-    print_table(("", column), rows, right=(column,))
+    print_table(arguments, ("", column), rows, right=(column,))
 
 
 def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN401 - ``forks_job.Forks``
     counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
-    _print_counts({**counts, "unproved forks": found.unproved} if found.unproved else counts)
+    _print_counts(arguments, {**counts, "unproved forks": found.unproved} if found.unproved else counts)
     rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in found.first[:_SHOWN]]
     if rows:
         print()
-        print_table(("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
+        print_table(arguments, ("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
         if found.forks > len(rows):
             note(f"... and {found.forks - len(rows):,} more; all are in {arguments.output / 'forks'}")
 
 
 def _show_report(arguments: argparse.Namespace, made: Any) -> None:  # noqa: ANN401 - ``report.Report``
-    _print_counts({name: value for name, value in made.as_dict().items() if name not in ("page_bytes", "seconds")})
+    counts = {name: value for name, value in made.as_dict().items() if name not in ("page_bytes", "seconds")}
+    _print_counts(arguments, counts)
     print(f"{_page(arguments)['page']}: {size_text(made.page_bytes)}")
 
 

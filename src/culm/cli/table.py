@@ -40,12 +40,21 @@ COMMANDS = {
         "sync": "exchange everything with a peer, once",
         "fetch": "get single entries from a culm:// or intervals:// peer, also those whose payload you deleted",
     },
-    "following": {
+    "people.invite": {
+        "invite": "print a URL that brings somebody to this node, and on a terminal its QR code",
+    },
+    "people.join": {
+        "join": "take an invitation: make a home if there is none, follow, and receive what is shared",
+    },
+    "people.name": {
+        "name": "list names of keys, give one, or take it away; every command takes and shows them",
+    },
+    "people.following": {
         "follow": "ask peers for an author's logs, one log or a range of it, and for nothing that you do not follow",
         "unfollow": "stop asking for an author or a log; entries that the store has stay",
         "following": "list what you follow, with the entries and payloads that the store has of it",
     },
-    "policy": {
+    "people.policy": {
         "share": "announce and send a log in a clump",
         "unshare": "never announce or send a log in a clump",
         "allow": "talk only to listed peers, or store only logs of listed authors",
@@ -90,6 +99,16 @@ COMMANDS = {
         "spark reconcile": "show which entries one table or record index has and another lacks",
         "spark plan": "plan which peer fetches what from which other, within their capacities",
     },
+    "view": {
+        "view": "look after the views of applications",
+        "view rebuild": "make a view's rows anew, and say whether they are the same as before",
+    },
+    "shell.completion": {
+        "completion": "print a script that has bash, zsh or fish complete commands and options",
+    },
+    "shell.manual": {
+        "manual": "print the manual page, for man and for packagers",
+    },
     "simulate": {
         "spark simulate": "the earlier name of culm simulate",
         "simulate": "simulate gossip among many nodes; several values make a sweep",
@@ -99,9 +118,9 @@ GROUPS = frozenset(words.rpartition(" ")[0] for commands in COMMANDS.values() fo
 # How ``culm --help`` arranges the commands: by what a person wants to do.
 SECTIONS = {
     "a home, and your own logs": ("init", "identity", "append", "logs", "tail", "show", "verify", "forget"),
-    "other people": ("serve", "sync", "fetch", "follow", "unfollow", "following"),
+    "other people": ("invite", "join", "name", "serve", "sync", "fetch", "follow", "unfollow", "following"),
     "who may have what": ("share", "unshare", "allow", "block", "policy"),
     "files": ("export", "import", "prove", "check", "reconcile"),
-    "keeping a home in order": ("config", "doctor", "backup", "restore"),
-    "at scale, and for developers": ("spark", "simulate", "ranges", "wire"),
+    "keeping a home in order": ("config", "doctor", "backup", "restore", "completion", "manual"),
+    "at scale, and for developers": ("spark", "simulate", "ranges", "view", "wire"),
 }

@@ -11,14 +11,14 @@ from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
 
 from culm.bamboo.decimal import size_text
-from culm.cli.arguments import number
+from culm.cli.arguments import log_type, number
 from culm.cli.command import Commands
 from culm.cli.output import print_json
 from culm.errors import NotHeld, PayloadDamaged
 from culm.node.home import Home
 from culm.store import Position, ReadableStore, StoredEntry
 from culm.types import Log
-from culm.wire.places import log_text, parse_log, place_text
+from culm.wire.places import place_text
 
 _PAUSE_SECONDS = 0.2  # Between two looks at the store: soon for a person, and next to nothing for the machine.
 _SHOWN_BYTES = 1000  # Of a payload as text: some lines on a screen. ``culm show --payload`` writes all of it.
@@ -27,7 +27,7 @@ _SHOWN_BYTES = 1000  # Of a payload as text: some lines on a screen. ``culm show
 def register(commands: Commands) -> None:
     """Add the command of this module."""
     tail = commands.add("tail", _tail)
-    tail.add_argument("log", metavar="AUTHOR/LOG", type=parse_log, help="the log")
+    tail.add_argument("log", metavar="AUTHOR/LOG", type=log_type, help="the log")
     tail.add_argument(
         "-n",
         "--entries",
@@ -40,11 +40,12 @@ def register(commands: Commands) -> None:
 
 
 def _tail(arguments: argparse.Namespace) -> int:
-    with Home.find(arguments.home).store(read_only=True) as store:
+    home = Home.find(arguments.home)
+    with home.store(read_only=True) as store:
         begin = store.latest()
         found = newest(store, arguments.log, arguments.entries)
         if not found and not arguments.follow and store.lookup(arguments.log).entry_extent() is None:
-            raise NotHeld(f"the store has no entries of {log_text(arguments.log)}")
+            raise NotHeld(f"the store has no entries of {home.names().log(arguments.log)}")
         for stored in found:
             _print(arguments, store, stored)
         if arguments.follow:

@@ -5,6 +5,7 @@
     HOME/store.db          the store
     HOME/identities/NAME   one file for each identity, mode 0600
     HOME/policy.json       what is allowed, blocked, shared and followed, for each clump
+    HOME/names.json        names given to keys
     HOME/peers.json        how peers behaved, for the next start
     HOME/culm.toml         the configuration, if there is one
 
@@ -27,6 +28,7 @@ from culm.bamboo import Identity
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
+from culm.node.names import Names, NamesFile
 from culm.staging import staged_folder, sync
 from culm.store import SQLiteStore
 
@@ -61,6 +63,20 @@ class Home:
         return PolicyFile(self.path / "policy.json")
 
     @property
+    def names_file(self) -> NamesFile:
+        """The file with the names that were given to keys."""
+        return NamesFile(self.path / "names.json")
+
+    def names(self) -> Names:
+        """The names that were given to keys; ``ConfigError`` if their file is damaged."""
+        return self.names_file.load()
+
+    @property
+    def config_path(self) -> Path:
+        """The configuration file, which need not exist."""
+        return self.path / "culm.toml"
+
+    @property
     def peers_path(self) -> Path:
         """The file with what is known of peers."""
         return self.path / "peers.json"
@@ -78,7 +94,7 @@ class Home:
         """
         from culm.node.settings.reading import load  # noqa: PLC0415 - brings all protocols, for their limits
 
-        path = self.path / "culm.toml" if given is None else Path(given).expanduser()
+        path = self.config_path if given is None else Path(given).expanduser()
         return load(path, must_exist=given is not None)
 
     def absence(self) -> tuple[str, str]:
@@ -168,6 +184,13 @@ class Home:
         write_private(path, dump_identity(identity, passphrase))
         return is_marked
 
+    def identity_name(self, given: str | None) -> str:
+        """The name of the identity to use: the one given, otherwise ``default``, otherwise the only one."""
+        if given is not None:
+            return given
+        names = self.identity_names()
+        return DEFAULT_IDENTITY if DEFAULT_IDENTITY in names or len(names) != 1 else names[0]
+
     def identity_public(self, name: str) -> bytes:
         """An identity's public key (32 bytes). It stands in the file in clear, so that no passphrase is needed."""
         return public_key(self._identity_text(name))
@@ -189,9 +212,7 @@ class Home:
 
         ``passphrase`` is called with a prompt if the identity is sealed; with None, a sealed identity is an error.
         """
-        if name is None:
-            names = self.identity_names()
-            name = DEFAULT_IDENTITY if DEFAULT_IDENTITY in names or len(names) != 1 else names[0]
+        name = self.identity_name(name)
         text = self._identity_text(name)
         folder = self.identity_path(name).parent
         if folder.stat().st_mode & 0o077:

@@ -10,6 +10,17 @@ from culm.types import Log
 from culm.wire.base62 import decode_base62, encode_base62
 
 _HEX_DIGITS = 64
+# Of letters that all keyboards have: a name that looks like another one could be in an invitation. At most 32
+# characters, so that no name can be a key.
+_NAME_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+_MOST_NAME_CHARS = 32
+
+NAME_FORM = "up to 32 letters (a to z), digits, '-', '_' and '.', beginning with a letter"
+
+
+def is_name(text: str) -> bool:
+    """Whether a key can be given this name."""
+    return text[:1].isalpha() and len(text) <= _MOST_NAME_CHARS and _NAME_CHARS.issuperset(text)
 
 
 def author_text(author: bytes) -> str:

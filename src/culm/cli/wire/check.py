@@ -12,6 +12,7 @@ from typing import Any
 
 from culm.bamboo import Entry
 from culm.bushbaby import Dialect
+from culm.cli.arguments import log_type
 from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase
 from culm.cli.nodeoptions import add_speaking, chosen_clump, settings_of
@@ -23,7 +24,6 @@ from culm.node.home import Home
 from culm.node.network.transport import Streams, connect
 from culm.node.network.urls import PeerUrl
 from culm.node.surroundings import clock
-from culm.wire.places import parse_log
 
 _READ_BYTES = 64 * 1024
 _LONGEST = 20
@@ -158,7 +158,7 @@ def register(commands: Commands) -> None:
     parser.add_argument(
         "--log",
         metavar="AUTHOR/LOG",
-        type=parse_log,
+        type=log_type,
         help="a log that the peer holds; without it, checks about its entries are skipped",
     )
     parser.add_argument(

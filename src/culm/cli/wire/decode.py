@@ -57,7 +57,9 @@ def _decode(arguments: argparse.Namespace) -> int:
         print_json({"protocol": arguments.protocol, "parts": rows, "error": failure})
         return 0 if error is None else 1
     if rows:
-        print_table(list(rows[0]), [[_short(value) for value in row.values()] for row in rows], right=("offset",))
+        print_table(
+            arguments, list(rows[0]), [[_short(value) for value in row.values()] for row in rows], right=("offset",)
+        )
     if error is not None:
         raise EncodingError(f"malformed at byte {error.offset}: {error}", error.offset)
     return 0

@@ -88,6 +88,11 @@ def load(path: Path, *, must_exist: bool = True) -> Settings:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ConfigError(f"{path}, line {line}: not UTF-8 text") from None
+    return read_settings(path, text)
+
+
+def read_settings(path: Path, text: str) -> Settings:
+    """Read the text of a file; ``path`` is what messages call it. ``ConfigError`` for any fault in it."""
     return _Reader(path, text).read()
 
 

@@ -8,29 +8,30 @@ import argparse
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from culm.app.names import followed
 from culm.bamboo import MAX_U64
-from culm.cli.arguments import number
+from culm.cli.arguments import named, number
 from culm.cli.command import Commands
 from culm.cli.nodeoptions import add_clump, add_sizes, chosen_clump, clump_text, parse_what
 from culm.cli.output import note, print_json, print_table
 from culm.errors import ConfigError, EncodingError
 from culm.node.home import Home
+from culm.node.names import Names
 from culm.ranges import Range, RangeSet, decode, size_limits, write_range
 from culm.types import Log
 from culm.wire.places import author_text, log_text, parse_number
 
 What = bytes | Log
+_what = partial(named, parse_what)
 
 
 def register(commands: Commands) -> None:
     """Add the commands of this module."""
     follow = commands.add("follow", _follow)
-    follow.add_argument(
-        "what", metavar="AUTHOR[/LOG]", type=parse_what, help="an author (for all of its logs) or one log"
-    )
+    follow.add_argument("what", metavar="AUTHOR[/LOG]", type=_what, help="an author (for all of its logs) or one log")
     seq = number("sequence number")
     follow.add_argument("--from", dest="first", metavar="N", type=seq, default=1, help="first entry (default: 1)")
     follow.add_argument("--to", dest="last", metavar="N", type=seq, help="last entry (default: no end)")
@@ -50,7 +51,7 @@ def register(commands: Commands) -> None:
         "what",
         metavar="AUTHOR[/LOG]",
         nargs="?",
-        type=parse_what,
+        type=_what,
         help="the author or log, as you gave it to culm follow",
     )
     unfollow.add_argument("--all", action="store_true", help="forget all that you follow, and ask for everything again")
@@ -94,6 +95,7 @@ def _range(arguments: argparse.Namespace) -> Range:
 def _follow(arguments: argparse.Namespace) -> int:
     what, item = arguments.what, _range(arguments)
     home, clump = Home.find(arguments.home), chosen_clump(arguments)
+    names = home.names()
     home.store(read_only=True).close()  # fails if there is no home; otherwise the command would make a policy file only
     policy = home.policy_file.load(clump)
     changed = followed(policy, what, item, add=arguments.add)
@@ -102,7 +104,7 @@ def _follow(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"what": _text(what), "ranges": _ranges(ranges)})
         return 0
-    print(f"following {_text(what)}: {_shown(ranges)}")
+    print(f"following {names.what(what)}: {_shown(ranges)}")
     if before is not None and not arguments.add and before != ranges:
         note(f"this replaces: {_shown(before)} (use --add to keep both)")
     if policy.interests is None:
@@ -116,13 +118,13 @@ def _follow(arguments: argparse.Namespace) -> int:
 def _unfollow(arguments: argparse.Namespace) -> int:
     if (arguments.what is None) == (not arguments.all):
         raise ConfigError("give either AUTHOR[/LOG] or --all")
-    file, clump = Home.find(arguments.home).policy_file, chosen_clump(arguments)
-    policy = file.load(clump)
+    home, clump = Home.find(arguments.home), chosen_clump(arguments)
+    names, policy = home.names(), home.policy_file.load(clump)
     rest = None if arguments.all else dict(policy.interests or {})
     if rest is not None and rest.pop(arguments.what, None) is None:
         what = arguments.what
-        raise ConfigError(f"{clump_text(clump)} you do not follow {_text(what)}{_hint(what, rest)}")
-    file.save(clump, replace(policy, interests=rest))
+        raise ConfigError(f"{clump_text(clump)} you do not follow {names.what(what)}{_hint(names, what, rest)}")
+    home.policy_file.save(clump, replace(policy, interests=rest))
     where = clump_text(clump)
     if arguments.json:
         print_json({"following": None if rest is None else sorted(map(_text, rest))})
@@ -136,16 +138,16 @@ def _unfollow(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _hint(what: What, rest: Mapping[What, RangeSet]) -> str:
+def _hint(names: Names, what: What, rest: Mapping[What, RangeSet]) -> str:
     """A hint for a name that is not followed: what is followed of the same author."""
     author = what[0] if isinstance(what, tuple) else what
-    near = [_text(other) for other in rest if (other[0] if isinstance(other, tuple) else other) == author]
+    near = [names.what(other) for other in rest if (other[0] if isinstance(other, tuple) else other) == author]
     return f"; you follow of this author: {', '.join(near)}" if near else " (see: culm following)"
 
 
 def _following(arguments: argparse.Namespace) -> int:
     home, clump = Home.find(arguments.home), chosen_clump(arguments)
-    policy = home.policy_file.load(clump)
+    names, policy = home.names(), home.policy_file.load(clump)
     entries: Counter[What] = Counter()
     payloads: Counter[What] = Counter()
     with home.store(read_only=True) as store:
@@ -153,6 +155,7 @@ def _following(arguments: argparse.Namespace) -> int:
             for name in (log.author, (log.author, log.log_id)):
                 entries[name] += log.entries
                 payloads[name] += log.payloads
+    followed_now = sorted((policy.interests or {}).items(), key=lambda item: _text(item[0]))
     rows: list[dict[str, Any]] = [
         {
             "what": _text(what),
@@ -160,7 +163,7 @@ def _following(arguments: argparse.Namespace) -> int:
             "entries": entries[what],
             "payloads": payloads[what],
         }
-        for what, ranges in sorted((policy.interests or {}).items(), key=lambda item: _text(item[0]))
+        for what, ranges in followed_now
     ]
     if arguments.json:
         print_json({"everything": policy.interests is None, "following": rows})
@@ -174,8 +177,8 @@ def _following(arguments: argparse.Namespace) -> int:
         note(f"{clump_text(clump)} you follow nothing, so your node asks only for your own logs")
     else:
         columns = ("followed", "range", "entries held", "payloads held")
-        table = [(row["what"], "; ".join(row["ranges"]), row["entries"], row["payloads"]) for row in rows]
-        print_table(columns, table, right=columns[2:])
+        table = [(names.what(what), _shown(ranges), entries[what], payloads[what]) for what, ranges in followed_now]
+        print_table(arguments, columns, table, right=columns[2:])
     return 0
 
 

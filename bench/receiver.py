@@ -48,6 +48,7 @@ CLOCKS = {
     "store: inserting entries": ("culm.store.logview:LogView._write_rows",),
     "store: inserting payloads": ("culm.store.ingest:write_payloads",),
     "store: record index": ("culm.store.records.index:settle",),
+    "store: folding the WAL file back": ("culm.store.database:Database.fold", "culm.store.database:Database.close"),
 }
 """What is measured together, under which name. Names that a commit does not have are left out."""
 

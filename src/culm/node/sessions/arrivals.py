@@ -33,7 +33,7 @@ from culm.errors import NotHeld, PayloadMismatch, StoreError
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import AnyWorker, group_entries
 from culm.store import ImportReport, Overtaken, PayloadSink
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Buffer, Log
 
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
@@ -51,6 +51,10 @@ class _Item(NamedTuple):
     entry: Entry
     payload: Buffer | None
     is_hashed: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.payload or b"") + len(self.entry.encoded)
 
 
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
@@ -70,8 +74,8 @@ def _size(work: _Item | ForkProof | _Job) -> int:
             return 0
         case ForkProof():
             return len(work.encode())
-        case _Item(entry, payload):
-            return len(payload or b"") + len(entry.encoded)
+        case _Item():
+            return work.size
 
 
 class _Queue(deque[WorkT]):
@@ -130,9 +134,13 @@ class Arrivals(Storing):
 
     # -- taking ------------------------------------------------------------------------------------------------
 
-    def take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
+    def take(self, event: EntriesReceived | EntryReceived | PayloadReceived | PayloadFailed) -> None:
         """Take what a response brought. Takes memory but no time: storing begins with ``end_of_chunk`` or ``room``."""
         match event:
+            case EntriesReceived(request_id, items):
+                self._settle(request_id)
+                for entry, payload in items:
+                    self._add_whole(request_id, entry, payload)
             case EntryReceived(request_id, entry):
                 self._settle(request_id)
                 self._pending[request_id] = entry, bytearray()
@@ -167,6 +175,14 @@ class Arrivals(Storing):
         """
         self._settle(*(key for key, (_, data) in self._pending.items() if not data))
         self._start()
+
+    def _add_whole(self, request_id: int, entry: Entry, payload: bytes) -> None:
+        """Take an entry with its whole payload, whose hash was compared."""
+        if len(payload) <= _SMALL:
+            self._add_item(entry, payload, is_hashed=True)
+        else:
+            self._add_item(entry, None)
+            self._add_job(PayloadReceived(request_id, entry, 0, payload, complete=True, checked=True))
 
     def _settle(self, *request_ids: int) -> None:
         """Send pending entries off without their payloads; a payload that has begun to come becomes a job."""

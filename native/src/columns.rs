@@ -3,11 +3,13 @@
 //! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`), and objects only for what
 //! it stores. An offset of -1 stands for a link that the format leaves out.
 
-use crate::entries::{self, DIGEST_BYTES, Fields};
+use crate::entries::{self, DIGEST_BYTES, Digest64, Fields};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple};
+use std::collections::HashMap;
 
 /// As `culm.bamboo.entry.MAX_ENTRY_BYTES`: no entry is longer.
 const MOST_BYTES: usize = 322;
@@ -68,6 +70,38 @@ pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<(Bound<'p
     Ok((columns.into_python(py)?, PyBytes::new(py, &digests)))
 }
 
+/// Entries of one log that are sent without what their reader knows, each with its payload behind it.
+///
+/// `known` has the digests (64 bytes) of earlier entries, by number; see `entries::linked`. The entries' bytes, one behind
+/// the other; their YAMF-hashes (66 bytes each); and columns of where each entry ends in the former, and of where its
+/// payload begins and ends in `data`.
+#[pyfunction]
+pub fn entries_linked<'py>(
+    py: Python<'py>,
+    data: PyBuffer<u8>,
+    head: &[u8],
+    first: u64,
+    known: Vec<(u64, PyBackedBytes)>,
+    most: usize,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let data = data.to_vec(py)?;
+    let known = known.into_iter().map(|(seq, digest)| Some((seq, digest.as_ref().try_into().ok()?)));
+    let known = known.collect::<Option<HashMap<u64, Digest64>>>();
+    let known = known.ok_or_else(|| PyValueError::new_err("a digest has 64 bytes"))?;
+    let found = py.detach(|| entries::linked(&data, head, first, known, most));
+    let column = |numbers: &mut dyn Iterator<Item = usize>| {
+        numbers.flat_map(|number| (number as u64).to_ne_bytes()).collect::<Vec<u8>>()
+    };
+    let columns = [
+        found.encoded,
+        found.hashes,
+        column(&mut found.ends.into_iter()),
+        column(&mut found.payloads.iter().map(|payload| payload.0)),
+        column(&mut found.payloads.iter().map(|payload| payload.1)),
+    ];
+    PyTuple::new(py, columns.iter().map(|column| PyBytes::new(py, column)).collect::<Vec<_>>())
+}
+
 /// The fields of the records from each of `starts` to before each of `ends` (8 bytes each) in `data`.
 #[pyfunction]
 pub fn entries_at<'py>(
@@ -114,6 +148,7 @@ fn places(starts: &[u8], ends: &[u8]) -> PyResult<Vec<(usize, usize)>> {
 /// Put the functions of this file into the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(entries_followed, module)?)?;
+    module.add_function(wrap_pyfunction!(entries_linked, module)?)?;
     module.add_function(wrap_pyfunction!(entries_at, module)?)?;
     module.add_function(wrap_pyfunction!(digests, module)?)
 }

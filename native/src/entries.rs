@@ -4,6 +4,7 @@
 //! with the same fields. Of the others it says nothing, so that Python is asked for the reason.
 
 use blake2::{Blake2b512, Digest};
+use std::collections::HashMap;
 
 /// Where an entry has its log id: behind the tag and the author.
 const LOG_AT: usize = 33;
@@ -11,6 +12,7 @@ const MOST_TAG: u8 = 1;
 const SIGNATURE_BYTES: usize = 64;
 const YAMF_PREFIX: [u8; 2] = [0x00, 0x40];
 pub const DIGEST_BYTES: usize = 64;
+pub type Digest64 = [u8; DIGEST_BYTES];
 /// First bytes of a VarU64 up to here are the number itself; greater ones say how many bytes follow.
 const DIRECT: u8 = 247;
 /// Numbers (3^k - 1) / 2 up to the first above 2^64: the pattern of links goes on to that.
@@ -67,8 +69,85 @@ pub fn followed(data: &[u8]) -> impl Iterator<Item = (usize, Fields)> + '_ {
 }
 
 /// The BLAKE2b-512 hash of some bytes.
-pub fn digest(data: &[u8]) -> [u8; DIGEST_BYTES] {
+pub fn digest(data: &[u8]) -> Digest64 {
     Blake2b512::digest(data).into()
+}
+
+/// Entries of one log put together from what a peer sends of them.
+#[derive(Default)]
+pub struct Linked {
+    /// Their bytes, one behind the other, and where each ends.
+    pub encoded: Vec<u8>,
+    pub ends: Vec<usize>,
+    /// Their YAMF-hashes.
+    pub hashes: Vec<u8>,
+    /// Where the payload of each begins and ends in the data.
+    pub payloads: Vec<(usize, usize)>,
+}
+
+/// The entries at the beginning of `data`, each without what its reader knows, and with its whole payload behind it.
+///
+/// That is a tag, the payload's size and hash, and a signature. `head` is the author and the log id, `first` the number
+/// of the first entry, `digests` those of earlier entries by number. Ends at the first entry that is not whole or that
+/// ends the log, whose payload has another hash, or that links to an entry of unknown digest; and after `most`.
+pub fn linked(data: &[u8], head: &[u8], first: u64, mut digests: HashMap<u64, Digest64>, most: usize) -> Linked {
+    let (mut found, mut at) = (Linked::default(), 0);
+    for seq in (first.max(1)..=u64::MAX).take(most) {
+        let begin = found.encoded.len();
+        let Some(behind) = link_one(data, at, head, seq, &digests, &mut found) else {
+            found.encoded.truncate(begin);
+            break;
+        };
+        let digest = digest(&found.encoded[begin..]);
+        found.ends.push(found.encoded.len());
+        found.hashes.extend(YAMF_PREFIX);
+        found.hashes.extend(digest);
+        digests.insert(seq, digest);
+        at = behind;
+    }
+    found
+}
+
+/// Write the entry whose fields begin at `at`, and note its payload; where the next one begins.
+fn link_one(
+    data: &[u8], at: usize, head: &[u8], seq: u64, digests: &HashMap<u64, Digest64>, found: &mut Linked,
+) -> Option<usize> {
+    let mut rest = Reader { data, at };
+    if rest.take(1)?[0] != 0 {
+        return None;
+    }
+    let size_at = rest.at;
+    let (size, payload_hash) = (rest.varu64()?, rest.digest()?);
+    rest.take(SIGNATURE_BYTES)?;
+    let (fields, begin) = (&data[size_at..rest.at], rest.at);
+    let payload = rest.take(usize::try_from(size).ok()?)?;
+    let encoded = &mut found.encoded;
+    encoded.push(0);
+    encoded.extend(head);
+    push_varu64(encoded, seq);
+    let target = lipmaa(seq);
+    let links = if seq == 1 { [None; 2] } else { [Some(target).filter(|&target| target < seq - 1), Some(seq - 1)] };
+    for link in links.into_iter().flatten() {
+        encoded.extend(YAMF_PREFIX);
+        encoded.extend(digests.get(&link)?);
+    }
+    encoded.extend(fields);
+    if digest(payload)[..] != data[payload_hash..payload_hash + DIGEST_BYTES] {
+        return None;
+    }
+    found.payloads.push((begin, rest.at));
+    Some(rest.at)
+}
+
+fn push_varu64(out: &mut Vec<u8>, number: u64) {
+    if number <= u64::from(DIRECT) {
+        out.push(number as u8);
+        return;
+    }
+    let bytes = number.to_be_bytes();
+    let skipped = number.leading_zeros() as usize / 8;
+    out.push(DIRECT + (bytes.len() - skipped) as u8);
+    out.extend(&bytes[skipped..]);
 }
 
 struct Reader<'a> {
@@ -78,7 +157,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn take(&mut self, count: usize) -> Option<&[u8]> {
-        let found = self.data.get(self.at..self.at + count)?;
+        let found = self.data.get(self.at..self.at.checked_add(count)?)?;
         self.at += count;
         Some(found)
     }

@@ -27,7 +27,7 @@ from culm.intervals.interval import (
 )
 from culm.intervals.limits import Limits
 from culm.intervals.messages import Reason
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 
 __all__ = [
     "Announced",
@@ -35,6 +35,7 @@ __all__ = [
     "Connection",
     "Doubted",
     "Ended",
+    "EntriesReceived",
     "EntryDropped",
     "EntryReceived",
     "Event",

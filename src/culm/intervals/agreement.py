@@ -5,6 +5,8 @@ it does not do what it says. Three things can disagree: the hash of an entry and
 links to the same number; and an end of the log with entries behind it.
 """
 
+from collections.abc import Sequence
+
 from culm.bamboo import Entry
 from culm.bamboo.lipmaa import links_across
 from culm.transfer import LinkHashes
@@ -43,12 +45,29 @@ class Agreement:
         self._greatest = max(seq, self._greatest)
         return agrees and (self._end is None or self._greatest <= self._end)
 
+    def admits_run(self, first: int) -> bool:
+        """Whether entries from a number on agree with all that was said before, if they do not end the log.
+
+        Each links to the one before it, and no link of an earlier entry names one of them.
+        """
+        return self._end is None and self._greatest < first and all(seq < first for seq in self._claims)
+
+    def remember_run(self, entries: Sequence[Entry]) -> None:
+        """Keep what later entries are checked against, of neighbours in ascending order that were admitted."""
+        self._greatest = entries[-1].seq
+        if self._hashes.add_run(entries[0].seq, [entry.hash for entry in entries]):
+            self._forget_claims(self._greatest)
+
     def remember(self, entry: Entry, *, ascending: bool) -> None:
         """Keep what later entries are checked against. Of a descending response, those are below."""
         seq = entry.seq
         if ascending:
             if self._hashes.add(seq, entry.hash):
-                kept = set(links_across(seq))
-                self._claims = {key: value for key, value in self._claims.items() if key in kept or key > seq}
+                self._forget_claims(seq)
         elif len(self._claims) > _MANY_HASHES:
             self._claims = {key: value for key, value in self._claims.items() if key < seq}
+
+    def _forget_claims(self, seq: int) -> None:
+        """Forget what links name that entries above a number cannot link to."""
+        kept = set(links_across(seq))
+        self._claims = {key: value for key, value in self._claims.items() if key in kept or key > seq}

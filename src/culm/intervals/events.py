@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from culm.bamboo import Entry
 from culm.intervals.interval import Request
 from culm.intervals.messages import Reason
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,7 @@ class Doubted:
 
 Event = (
     EntryReceived
+    | EntriesReceived
     | PayloadReceived
     | PayloadFailed
     | EntryDropped

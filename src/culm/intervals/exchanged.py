@@ -12,7 +12,7 @@ may meanwhile have got another one of its number. So of the newest entries from 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from culm.bamboo import Entry
 from culm.intervals.stream import Stream
@@ -110,6 +110,14 @@ class Exchanged:
         self._hashes[entry.seq] = entry.hash
         if len(self._hashes) > _NEWEST:
             del self._hashes[next(iter(self._hashes))]
+
+    def receive_whole(self, entries: Sequence[Entry]) -> None:
+        """Note neighbouring entries, in ascending order, that the peer sent with their payloads."""
+        first, last = entries[0].seq, entries[-1].seq
+        for entry in entries[-_NEWEST:]:
+            self.receive(entry)
+        self.received.entries.add(first, last)
+        self.received.payloads.add(first, last)
 
     def is_from_peer(self, seq: int, value: bytes) -> bool:
         """Whether the entry that the peer sent may have this hash; only of the newest ones that is known."""

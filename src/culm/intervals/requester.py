@@ -10,17 +10,20 @@ Specification: docs/specs/intervals.md, "States", "Eager messages", "One branch 
 from __future__ import annotations
 
 from culm.bamboo import Entry, PayloadHasher
+from culm.bamboo.linked import entries_linked, links_before
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, Truncated
 from culm.intervals.agreement import Agreement
 from culm.intervals.events import Event
 from culm.intervals.exchanged import Exchanged
-from culm.intervals.interval import MetadataOnly
+from culm.intervals.interval import MetadataOnly, Regular
 from culm.intervals.items import decode_item
 from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Course, Progress
 from culm.intervals.states import OURS, OurEvent, Ours
 from culm.intervals.stream import Stream, expected_hashes, stream_of
-from culm.transfer import EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
+from culm.transfer import EntriesReceived, EntryReceived, PayloadCheck, PayloadFailed, PayloadReceived, Source
+
+_MANY = 16  # Entries taken in one step from which on it pays to try again behind what stopped it.
 
 
 class OurRequest(Progress):
@@ -94,9 +97,13 @@ class OurRequest(Progress):
 
     def take(self, data: memoryview, events: list[Event]) -> None:
         """Take item data; ``RemoteProtocolError`` if it cannot be what was asked for."""
-        at = 0
+        at, goes_on = 0, True
         while at < len(data):
-            at = self._take_some(data, at, events)
+            if goes_on and self._is_plain:
+                count, at = self._take_many(data, at, events)
+                goes_on = count >= _MANY  # Otherwise each item would cost a look at all that follows it.
+            if at < len(data):
+                at = self._take_some(data, at, events)
         self._pass_empty_end()
 
     def check_eager(self) -> None:
@@ -115,6 +122,40 @@ class OurRequest(Progress):
         if is_payload:
             return self._take_payload(data, at, seq, events)
         return self._take_metadata(data, at, seq, events)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether metadata of the range comes next, all of that with payloads, and nothing has to be watched for."""
+        stream, request = self.stream, self.request
+        return (
+            stream is not None
+            and stream.ascending
+            and stream.in_range(self.index)
+            and not (self._buffer or self.lazy or self.switch or request.has_filter)
+            and request.verified
+            and isinstance(request.interval, Regular)
+            and not stream.item(self.index).is_payload
+            and self.agreement.admits_run(stream.item(self.index).seq)
+        )
+
+    def _take_many(self, data: memoryview, at: int, events: list[Event]) -> tuple[int, int]:
+        """Take what ``_take_some`` would take one by one, as long as it is plain.
+
+        How many entries that were, and where the rest begins, which may be anything.
+        """
+        stream = self.stream
+        assert stream is not None  # noqa: S101 - see _is_plain
+        seq, most = stream.item(self.index).seq, (stream.range_indexes.stop - self.index) // 2
+        known = {before: value for before in links_before(seq) if (value := self._hash_of(before)) is not None}
+        items, size = entries_linked(data[at:], self.request.log, seq, known, most)
+        if items:
+            entries = [entry for entry, _ in items]
+            self.exchanged.receive_whole(entries)
+            self.agreement.remember_run(entries)
+            events.append(EntriesReceived(self.request.id, items))
+            self.index += 2 * len(items) - 1
+            self._pass()
+        return len(items), at + size
 
     def _pass_empty_end(self) -> None:
         """Pass a payload that has no bytes left, if it is the last item, because no byte follows that could do so.

@@ -88,6 +88,9 @@ class Runs:
 
 def runs_of(numbers: Iterable[int]) -> Iterator[Run]:
     """The runs of consecutive numbers among ascending numbers: first and last of each."""
+    if isinstance(numbers, list) and numbers and numbers[-1] - numbers[0] == len(numbers) - 1 == len(set(numbers)) - 1:
+        yield numbers[0], numbers[-1]  # As mostly: one run, found without a look at each number.
+        return
     for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
         members = [number for _, number in run]
         yield members[0], members[-1]

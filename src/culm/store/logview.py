@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from culm.bamboo import Entry, ForkProof, linkers
+from culm.bamboo import Entry, ForkProof, linkers, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import HoldingAreaFull, StoreFull
 from culm.store.payloads import pieces
@@ -61,6 +61,9 @@ class _Known:
 
     hash: bytes
     state: State
+
+
+_BEFORE_FIRST = _Known(b"", State.VERIFIED)  # Entry 1 has no backlink, so an empty hash stands in front of it.
 
 
 class Received(NamedTuple):
@@ -184,21 +187,26 @@ class LogView:
         """
         if self.newest != self.greatest or self.ended_at is not None or self.invalid_from is not None:
             return 0
-        known, verified, settled = self._known, State.VERIFIED, self.contiguous
-        count, before = 0, self.newest
+        newest = self._at(self.newest) if self.newest else [_BEFORE_FIRST]
+        if len(newest) != 1 or newest[0].state is not State.VERIFIED:
+            return 0
+        known, fits, settled = self._known, self._fits, self.contiguous
+        verified, complete, absent = State.VERIFIED, PayloadState.COMPLETE, PayloadState.ABSENT
+        count, before, last = 0, self.newest, newest[0].hash or None
         for entry, payload, lied in items:
-            seq = entry.seq
-            if lied or seq != before + 1 or self._at(seq) or not all(map(self._fits, entry.links)):
+            seq, back, jump = entry.seq, entry.backlink, entry.lipmaalink
+            # No entry of this number is held: there is none above the newest.
+            if lied or seq != before + 1 or back != last or (jump is not None and not fits((lipmaa(seq), jump))):
                 break
             if not count:
                 self._ensure_row()
-            digest = entry.hash
-            complete = payload is not None
-            state = PayloadState.COMPLETE if complete else PayloadState.ABSENT
-            row = (entry_id + count, self.id, to_sql(seq), 0, verified, state, entry.size if complete else 0)
-            self._rows.append((*row, digest[_DIGEST_AT:], entry.encoded))
-            known[seq] = [_Known(digest, verified)]
-            settled += complete and settled == before
+            last = entry.hash
+            state, held = (absent, 0) if payload is None else (complete, entry.size)
+            self._rows.append(
+                (entry_id + count, self.id, to_sql(seq), 0, verified, state, held, last[_DIGEST_AT:], entry.encoded)
+            )
+            known[seq] = [_Known(last, verified)]
+            settled += payload is not None and settled == before
             count, before = count + 1, seq
             if entry.is_end:
                 self.ended_at = seq

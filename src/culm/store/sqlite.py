@@ -95,20 +95,23 @@ class Store(ReadableStore):
         """Take over what ``clumps`` of another store of the same owner says; see ``culm.store.provenance.adopt``."""
         provenance.adopt(self._database, clumps)
 
-    def add(self, items: Iterable[Item], *, authenticated: bool = False, durable: bool = True) -> ImportReport:
+    def add(
+        self, items: Iterable[Item], *, authenticated: bool = False, hashed: bool = False, durable: bool = True
+    ) -> ImportReport:
         """Take entries with their payloads (None: not at hand), in any order.
 
         Entries that are wrong are refused and listed in the report; the others are taken. ``authenticated``: the caller
-        has checked the signatures. ``durable``: entries survive a power cut. Without it they survive only the end of
-        the process, which is enough for entries that a peer can send again. A transaction takes up to a thousand
-        entries, and is kept or undone as a whole. Entries that would have to wait for their path, and for which the
-        holding area has no room, are refused with ``HoldingAreaFull``.
+        has checked the signatures. ``hashed``: the caller has compared each payload with the hash and the size that its
+        entry names, so it is not hashed again. ``durable``: entries survive a power cut. Without it they survive only
+        the end of the process, which is enough for entries that a peer can send again. A transaction takes up to a
+        thousand entries, and is kept or undone as a whole. Entries that would have to wait for their path, and for
+        which the holding area has no room, are refused with ``HoldingAreaFull``.
         """
         report = ImportReport()
         rest = iter(items)
         before = self.newest_row()
         while batch := self._next_batch(rest):
-            report.merge(self._add_batch(batch, authenticated=authenticated, durable=durable))
+            report.merge(self._add_batch(batch, authenticated=authenticated, hashed=hashed, durable=durable))
         if report.waiting:  # some that had to wait were verified by entries of a later transaction
             report.waiting = self.waiting_after(before)
         return report
@@ -135,12 +138,17 @@ class Store(ReadableStore):
                 break
         return batch
 
-    def _add_batch(self, batch: list[Item], *, authenticated: bool, durable: bool) -> ImportReport:
+    def _add_batch(self, batch: list[Item], *, authenticated: bool, hashed: bool, durable: bool) -> ImportReport:
         report = ImportReport()
         if not authenticated:
             batch = authentic(batch, are_authentic([entry for entry, _ in batch]), report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
-        checked = [Received(entry, *_checked_payload(entry, payload, report)) for entry, payload in batch]
+        checked = [
+            Received(entry, payload, False)
+            if hashed and payload is not None
+            else Received(entry, *_checked_payload(entry, payload, report))
+            for entry, payload in batch
+        ]
         with self._database.transaction(durable=durable):
             ingestion = ingest.Ingestion(self._database, report, self._receiving, self._max_waiting)
             ingestion.take(checked)

@@ -6,13 +6,14 @@ signatures in batches (``events``), hash payloads that come in pieces (``payload
 links name (``hashes``). Neither protocol knows the other.
 """
 
-from culm.transfer.events import EntryReceived, PayloadFailed, PayloadReceived, bad_entries
+from culm.transfer.events import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived, bad_entries
 from culm.transfer.hashes import LinkHashes
 from culm.transfer.payloads import PayloadCheck
 from culm.transfer.source import PAGE_ENTRIES, Held, HeldLog, Kept, Pages, Source, entry_at
 
 __all__ = [
     "PAGE_ENTRIES",
+    "EntriesReceived",
     "EntryReceived",
     "Held",
     "HeldLog",

@@ -9,6 +9,8 @@ Forgetting costs a computation, and a dictionary does not mind a few entries too
 there are as many as a limit says, and only then what no link can name any more is dropped.
 """
 
+from collections.abc import Sequence
+
 from culm.bamboo.lipmaa import links_across
 
 
@@ -41,3 +43,11 @@ class LinkHashes:
         useful = {*links_across(max(self._found)), self._also}
         self._found = {seq: value for seq, value in self._found.items() if seq in useful}
         return True
+
+    def add_run(self, first: int, values: Sequence[bytes]) -> bool:
+        """Remember the hashes of neighbouring entries, as far as later ones can link to them; as ``add``."""
+        last = first + len(values) - 1
+        for seq in links_across(last):
+            if seq >= first:
+                self._found[seq] = values[seq - first]
+        return self.add(last, values[-1])

@@ -15,6 +15,7 @@ from culm.node.sessions.arrivals import Arrivals
 from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
 from culm.store import ImportReport, PayloadState
+from culm.store import sqlite as store_module
 from culm.testing import LogBuilder, build_log
 from culm.transfer import EntryReceived, PayloadReceived
 from tests.node.links import Party, run
@@ -116,6 +117,46 @@ def test_groups_are_short_where_others_wait(
 
     run(main)
     assert (groups, 1280) == (len(sizes), sum(sizes))
+
+
+@pytest.mark.parametrize("checked", [(True, True), (True, False), (False, False)])
+def test_what_the_connection_has_not_hashed_the_store_hashes(
+    parties: list[Party], monkeypatch: pytest.MonkeyPatch, checked: tuple[bool, bool]
+) -> None:
+    """Payloads that the connection has compared are not hashed again; if it left out one, all of a group are."""
+    party, log = parties[0], build_log(2, payload_size=10)
+    hashed: list[int] = []
+    monkeypatch.setattr(store_module, "check_payload", lambda entry, _: hashed.append(entry.seq))
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda _: None)
+        for entry, is_checked in zip(log.entries, checked, strict=True):
+            arrivals.take(EntryReceived(1, entry, True))
+            arrivals.take(PayloadReceived(1, entry, 0, log.payloads[entry.hash], True, is_checked))
+        arrivals.end_of_chunk()
+        await arrivals.flush()
+
+    run(main)
+    assert ([] if all(checked) else [1, 2]) == hashed
+    assert [True, True] == [stored.payload_complete for stored in party.store.entries(key(log))]
+
+
+def test_a_part_of_a_payload_is_not_taken_for_the_whole(parties: list[Party]) -> None:
+    """Bytes that end a payload, but do not hold its beginning, are compared by the store, whatever was checked."""
+    party, log = parties[0], build_log(1, payload_size=10)
+    (entry,) = log.entries
+    report = ImportReport()
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, report.merge)
+        arrivals.take(EntryReceived(1, entry, True))
+        arrivals.take(PayloadReceived(1, entry, 4, log.payloads[entry.hash][4:], True, True))
+        arrivals.end_of_chunk()
+        await arrivals.flush()
+
+    run(main)
+    assert [entry.place] == [place for place, _ in report.refused]
+    assert not next(iter(party.store.entries(key(log)))).payload_complete
 
 
 def test_nothing_is_left_of_payloads_that_break_off(parties: list[Party]) -> None:

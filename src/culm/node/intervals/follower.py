@@ -47,7 +47,7 @@ from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase
 from culm.node.intervals.spans import MOST_SPANS, Missing
 from culm.node.storage.source import StoreSource
 from culm.ranges import RangeSet
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 
 Begun = tuple[Entry, PayloadHasher]
@@ -458,6 +458,8 @@ class Follower:
         match event:
             case EntryReceived(request_id, entry):
                 self._progressed(request_id, len(entry.encoded), whole=True, entry=entry)
+            case EntriesReceived(request_id):  # Of a request for payloads of any size.
+                self._progressed(request_id, event.size, whole=True)
             case PayloadReceived(request_id):
                 self._progressed(request_id, len(event.data), whole=event.complete)
             case PayloadFailed(request_id):  # A wrong payload is over, too: it counts as an item.
@@ -465,16 +467,19 @@ class Follower:
             case intervals.Started(request_id, start):
                 self._started(request_id, start)
             case intervals.Announced(request_id, items) if request_id in self._by_id:
-                followed, span = self._by_id[request_id]
-                if request_id == followed.unsure:
-                    self._has_more(followed)
-                elif span is None:
-                    self._question_said(followed, request_id, items)
-                elif request_id == span.lazy:
-                    self.missing += (items + 1) // 2
-                    self._answered(followed, span, items)
+                self._announced(request_id, items)
             case intervals.Ended():
                 self._ended(event)
+
+    def _announced(self, request_id: int, items: int) -> None:
+        followed, span = self._by_id[request_id]
+        if request_id == followed.unsure:
+            self._has_more(followed)
+        elif span is None:
+            self._question_said(followed, request_id, items)
+        elif request_id == span.lazy:
+            self.missing += (items + 1) // 2
+            self._answered(followed, span, items)
 
     def _started(self, request_id: int, start: int) -> None:
         followed, span = self._by_id.get(request_id, (None, None))

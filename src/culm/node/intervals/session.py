@@ -16,7 +16,7 @@ from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.ranges import RangeSet
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 
 _QUIET_SECONDS = 0.25  # A one-time sync stays so long after it sent entries, because the peer may ask for more by them.
@@ -30,7 +30,9 @@ class IntervalSession(PointToPointSession[Event]):
     asker: Follower
 
     def __init__(self, context: Context, streams: Streams, purpose: Purpose) -> None:
-        connection = Connection(context.source, limits=purpose.limits, stateless=context.config.stateless)
+        connection = Connection(
+            context.source, limits=purpose.limits, stateless=context.config.stateless, together=True
+        )
         super().__init__(context, streams, connection, purpose)
         self.asker = Follower(
             connection,
@@ -73,7 +75,7 @@ class IntervalSession(PointToPointSession[Event]):
 
     def _handle(self, event: Event) -> None:
         match event:
-            case EntryReceived() | PayloadReceived() | PayloadFailed():
+            case EntriesReceived() | EntryReceived() | PayloadReceived() | PayloadFailed():
                 self._take(event)
             case Request():
                 self._mirror(event.log)

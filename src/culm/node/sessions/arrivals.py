@@ -26,14 +26,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from culm.bamboo import Entry, ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import AnyWorker, group_entries
 from culm.store import ImportReport, Overtaken, PayloadSink
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Buffer, Log
 
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
@@ -44,7 +44,19 @@ _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits 
 _OPEN_SINKS = 32  # Payloads of a session that are being written. Each sink holds back some bytes; others are closed and
 # opened again when they go on, so that a peer which breaks off one payload after the other fills no memory.
 
-_Item = tuple[Entry, Buffer | None]
+
+class _Item(NamedTuple):
+    """An entry with its whole payload, or without. ``is_hashed``: the connection has compared the payload's hash."""
+
+    entry: Entry
+    payload: Buffer | None
+    is_hashed: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.payload or b"") + len(self.entry.encoded)
+
+
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
 WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
 
@@ -62,8 +74,8 @@ def _size(work: _Item | ForkProof | _Job) -> int:
             return 0
         case ForkProof():
             return len(work.encode())
-        case entry, payload:
-            return len(payload or b"") + len(entry.encoded)
+        case _Item():
+            return work.size
 
 
 class _Queue(deque[WorkT]):
@@ -122,9 +134,13 @@ class Arrivals(Storing):
 
     # -- taking ------------------------------------------------------------------------------------------------
 
-    def take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
+    def take(self, event: EntriesReceived | EntryReceived | PayloadReceived | PayloadFailed) -> None:
         """Take what a response brought. Takes memory but no time: storing begins with ``end_of_chunk`` or ``room``."""
         match event:
+            case EntriesReceived(request_id, items):
+                self._settle(request_id)
+                for entry, payload in items:
+                    self._add_whole(request_id, entry, payload)
             case EntryReceived(request_id, entry):
                 self._settle(request_id)
                 self._pending[request_id] = entry, bytearray()
@@ -134,7 +150,7 @@ class Arrivals(Storing):
                     data += event.data
                     if event.complete:
                         del self._pending[request_id]
-                        self._add_item(entry, bytes(data))
+                        self._add_item(entry, bytes(data), is_hashed=event.checked and len(data) == entry.size)
                 else:
                     self._settle(request_id)
                     self._add_job(event)
@@ -160,6 +176,14 @@ class Arrivals(Storing):
         self._settle(*(key for key, (_, data) in self._pending.items() if not data))
         self._start()
 
+    def _add_whole(self, request_id: int, entry: Entry, payload: bytes) -> None:
+        """Take an entry with its whole payload, whose hash was compared."""
+        if len(payload) <= _SMALL:
+            self._add_item(entry, payload, is_hashed=True)
+        else:
+            self._add_item(entry, None)
+            self._add_job(PayloadReceived(request_id, entry, 0, payload, complete=True, checked=True))
+
     def _settle(self, *request_ids: int) -> None:
         """Send pending entries off without their payloads; a payload that has begun to come becomes a job."""
         for request_id in request_ids:
@@ -169,11 +193,11 @@ class Arrivals(Storing):
                 if data:
                     self._add_job(PayloadReceived(request_id, entry, 0, bytes(data), complete=False, checked=False))
 
-    def _add_item(self, entry: Entry, payload: bytes | None) -> None:
+    def _add_item(self, entry: Entry, payload: bytes | None, *, is_hashed: bool = False) -> None:
         if self._curate is not None and not self._curate(entry, memoryview(payload or b"")):
             self._unwanted.add(entry.hash)
             return
-        self._items.append((entry, payload))
+        self._items.append(_Item(entry, payload, is_hashed))
 
     def _add_job(self, job: _Job) -> None:
         if job.entry.hash in self._unwanted:
@@ -295,7 +319,10 @@ class Arrivals(Storing):
                 break
             group.append(item)
             self._items.popleft()
-        return partial(store.add, group, authenticated=True, durable=False)
+        # The store need not hash again what the connection has hashed; one payload that it has not decides for all.
+        hashed = all(payload is None or is_hashed for _, payload, is_hashed in group)
+        items = [(entry, payload) for entry, payload, _ in group]
+        return partial(store.add, items, authenticated=True, hashed=hashed, durable=False)
 
     def _write_all(self, jobs: list[_Job]) -> ImportReport:
         report = ImportReport()

@@ -20,7 +20,7 @@ from culm.node.sessions.arrivals import Arrivals, PiecesMixed
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sharing.rates import Streams
 from culm.store import ImportReport
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 from culm.wire.connection import ProtocolConnection
 
@@ -141,10 +141,15 @@ class PointToPointSession(Session[EventT]):
     def _refill(self) -> None:
         """Give the peer credit for the bytes that came."""
 
-    def _take(self, event: EntryReceived | PayloadReceived | PayloadFailed) -> None:
-        """Send an entry, or bytes of a payload, on the way to the store."""
+    def _take(self, event: EntriesReceived | EntryReceived | PayloadReceived | PayloadFailed) -> None:
+        """Send entries, or bytes of a payload, on the way to the store."""
         stats = self.stats
-        if isinstance(event, EntryReceived):
+        if isinstance(event, EntriesReceived):
+            self.witness.take(event.items[-1][0])  # Of neighbours the newest shows as much as all of them.
+            stats.entries_received += len(event.items)
+            stats.payload_bytes += sum(len(payload) for _, payload in event.items)
+            self.driver.heard_news()
+        elif isinstance(event, EntryReceived):
             self.witness.take(event.entry)
             stats.entries_received += 1
             self.driver.heard_news()

@@ -27,9 +27,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import islice, zip_longest
+from itertools import compress, islice, zip_longest
 from operator import mul
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
@@ -62,6 +62,7 @@ _MASK = 2**256 - 1  # sums are kept modulo 2^256, as the protocol compares them
 _LOWEST = b""  # where the first block begins: below every key, so that each key belongs to a block
 _SUMS = COUNT, BYTES, COUNT, BYTES
 _OPTIONAL = SEQ.or_null()
+_T = TypeVar("_T")
 
 
 class Kind(IntEnum):
@@ -71,17 +72,18 @@ class Kind(IntEnum):
     HEAD = 1
 
 
-class Change(NamedTuple):
-    """What happened to a record.
+class Changes(NamedTuple):
+    """What happened to records, as columns in ascending order of the keys.
 
     ``listed`` is 1 for a record that is new, -1 for one that is none any more, 0 for one that stays. ``held`` says the
-    same of its payload.
+    same of its payload. Columns, because a transaction mostly brings a thousand records with the same story.
     """
 
-    key: bytes
-    row: int
-    listed: int
-    held: int
+    keys: Sequence[bytes]
+    numbers: Sequence[int]  # the ids as numbers
+    rows: Sequence[int]
+    listed: Sequence[int]
+    held: Sequence[int]
 
 
 def record_key(timestamp: int, identity: bytes) -> bytes:
@@ -112,11 +114,11 @@ class Sums:
     held_total: int = 0
 
     def add(self, numbers: Sequence[int], listed: Sequence[int], held: Sequence[int]) -> None:
-        """Take up what happened to records; ``numbers`` are their ids as numbers, the rest as in ``Change``."""
+        """Take up what happened to records; see ``Changes``."""
         self.count += sum(listed)
-        self.total += sum(map(mul, numbers, listed))
+        self.total += _weighted(numbers, listed)
         self.held_count += sum(held)
-        self.held_total += sum(map(mul, numbers, held))
+        self.held_total += _weighted(numbers, held)
 
     def merge(self, other: Sums) -> None:
         """Add the records of another sum."""
@@ -139,6 +141,12 @@ def _number(identity: bytes) -> int:
     return int.from_bytes(identity, "little")
 
 
+def _weighted(numbers: Sequence[int], weights: Sequence[int]) -> int:
+    if weights.count(1) == len(weights):  # As nearly always: entries that are new, with their payloads.
+        return sum(numbers)
+    return sum(map(mul, numbers, weights))
+
+
 def _stored(total: int) -> bytes:
     return (total & _MASK).to_bytes(ID_BYTES, "little")
 
@@ -146,21 +154,19 @@ def _stored(total: int) -> bytes:
 def settle(database: Database) -> None:
     """Bring the index up to date with the entries and logs that this transaction changed. Called before its commit."""
     connection = database.connection
-    cursor = connection.execute(
-        "SELECT at, id, entry, sum(listed), sum(held), log FROM record_changes GROUP BY entry ORDER BY at, id"
-    )
     of_logs: dict[int, Sums] = defaultdict(Sums)
-    while rows := checked(cursor.fetchmany(_PAGE), AT, BYTES, ROW, SIGN, SIGN, ROW):
-        changes: list[Change] = []
-        by_log: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for at, identity, row, listed, held, log in rows:
-            if listed or held:
-                changes.append(Change(record_key(from_sql(at), identity), row, listed, held))
-            by_log[log].append((_number(identity), listed, held))
-        for log, moves in by_log.items():
-            of_logs[log].add(*zip(*moves, strict=True))
-        _apply(connection, Kind.ENTRY, changes)
-        _settle_runs(connection, rows)
+    for rows in _changed(connection):
+        ats, ids, entries, listed, held, logs = zip(*rows, strict=True)
+        numbers = [_number(identity) for identity in ids]
+        by_log: dict[int, list[int]] = defaultdict(list)
+        for place, log in enumerate(logs):
+            by_log[log].append(place)
+        for log, places in by_log.items():
+            columns = [[column[place] for place in places] for column in (numbers, listed, held, ats)]
+            of_logs[log].add(*columns[:3])
+            _settle_runs(connection, log, *columns[1:])
+        keys = [record_key(from_sql(at), identity) for at, identity in zip(ats, ids, strict=True)]
+        _apply(connection, Kind.ENTRY, _without_idle(Changes(keys, numbers, entries, listed, held)))
     if of_logs:
         connection.execute("DELETE FROM record_changes")
         connection.executemany(
@@ -170,15 +176,43 @@ def settle(database: Database) -> None:
     _settle_heads(connection, of_logs)
 
 
-def _settle_runs(connection: sqlite3.Connection, rows: list[Row]) -> None:
-    """Bring the runs of the logs up to date; ``rows`` as ``settle`` reads them."""
-    # For each log and kind: the positions that came, and those that went.
-    moves: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
-    for at, _, _, listed, held, log in rows:
-        for kind, delta in ((runs.ENTRIES, listed), (runs.PAYLOADS, held)):
-            if delta:
-                moves.setdefault((log, kind), ([], []))[delta < 0].append(at)
-    for (log, kind), (came, went) in moves.items():
+def _changed(connection: sqlite3.Connection) -> Iterator[list[Row]]:
+    """The notes of this transaction in pages, those of an entry added up, in the order of the records' keys."""
+    columns = AT, BYTES, ROW, SIGN, SIGN, ROW
+    cursor = connection.execute("SELECT at, id, entry, listed, held, log FROM record_changes LIMIT ?", (_PAGE + 1,))
+    rows = all_rows(cursor, *columns)
+    if len(rows) <= _PAGE and len({entry for _, _, entry, _, _, _ in rows}) == len(rows):
+        rows.sort()  # Mostly in order already, so this costs less than sorting and grouping in the database.
+        if rows:
+            yield rows
+        return
+    cursor = connection.execute(
+        "SELECT at, id, entry, sum(listed), sum(held), log FROM record_changes GROUP BY entry ORDER BY at, id"
+    )
+    while rows := checked(cursor.fetchmany(_PAGE), *columns):
+        yield rows
+
+
+def _without_idle(changes: Changes) -> Changes:
+    """The changes without those that were taken back in the same transaction."""
+    keys, numbers, rows, listed, held = changes
+    moved = [bool(delta or has) for delta, has in zip(listed, held, strict=True)]
+    if all(moved):
+        return changes
+
+    def kept(column: Sequence[_T]) -> list[_T]:
+        return list(compress(column, moved))
+
+    return Changes(kept(keys), kept(numbers), kept(rows), kept(listed), kept(held))
+
+
+def _settle_runs(
+    connection: sqlite3.Connection, log: int, listed: Sequence[int], held: Sequence[int], ats: Sequence[int]
+) -> None:
+    """Bring the runs of a log up to date: what happened at these positions, which ascend."""
+    for kind, deltas in ((runs.ENTRIES, listed), (runs.PAYLOADS, held)):
+        came = [at for at, delta in zip(ats, deltas, strict=True) if delta > 0]
+        went = [at for at, delta in zip(ats, deltas, strict=True) if delta < 0]
         runs.update(connection, log, kind, came, went)
 
 
@@ -214,7 +248,7 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
     )
     blob = BYTES.or_null()
     rows = all_rows(cursor, ROW, BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, *_SUMS, blob, blob)
-    changes: list[Change] = []
+    moves: list[tuple[bytes, int, int]] = []
     updates = []
     for row, author, log_id, stored_newest, stored_fork, *stored, before, digest in rows:
         newest, forked_at = optional_from_sql(stored_newest), optional_from_sql(stored_fork)
@@ -226,8 +260,7 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
             newest_hash = b"" if digest is None else YAMF_PREFIX + digest
             head = head_id((author, from_sql(log_id)), newest or 0, newest_hash, sums, forked_at or 0)
         if head != before:
-            moves = (before, -1), (head, 1)
-            changes += [Change(record_key(0, some), row, listed, 0) for some, listed in moves if some is not None]
+            moves += [(some, row, listed) for some, listed in ((before, -1), (head, 1)) if some is not None]
             updates.append((*sums.row(), head, row))
     if updates:
         connection.executemany(
@@ -235,8 +268,10 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
             " WHERE id = ?",
             updates,
         )
-        changes.sort()
-        _apply(connection, Kind.HEAD, changes)
+        moves.sort()
+        ids, rows_of_logs, listed = zip(*moves, strict=True)
+        keys, numbers = [record_key(0, some) for some in ids], [_number(some) for some in ids]
+        _apply(connection, Kind.HEAD, Changes(keys, numbers, rows_of_logs, listed, [0] * len(ids)))
     if rows:
         connection.execute(
             "UPDATE counters SET value = 1 + (SELECT value FROM counters WHERE name = 'change')"
@@ -247,21 +282,23 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
 # -- blocks ---------------------------------------------------------------------------------------------------------
 
 
-def _apply(connection: sqlite3.Connection, kind: Kind, changes: list[Change]) -> None:
-    """Change the records of a kind and their blocks; ``changes`` ascend."""
-    came = [(kind, key, row * 2 + held) for key, row, listed, held in changes if listed > 0]
-    went = [(kind, key) for key, _, listed, _ in changes if listed < 0]
-    other = [(row * 2 + (held > 0), kind, key) for key, row, listed, held in changes if not listed]
-    connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
+def _apply(connection: sqlite3.Connection, kind: Kind, changes: Changes) -> None:
+    """Change the records of a kind and their blocks."""
+    keys, numbers, rows, listed, held = changes
+    moves = list(zip(keys, rows, listed, held, strict=True))
+    if -1 in listed:
+        went = [(kind, key) for key, _, delta, _ in moves if delta < 0]
+        connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
+    came = [(kind, key, row * 2 + has) for key, row, delta, has in moves if delta > 0]
     connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
-    connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
-    keys = [change.key for change in changes]
+    if 0 in listed:
+        other = [(row * 2 + (has > 0), kind, key) for key, row, delta, has in moves if not delta]
+        connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
     at = 0
-    while at < len(changes):
+    while at < len(keys):
         block = _Block(connection, kind, keys[at])
         end = len(keys) if block.end is None else bisect_left(keys, block.end, at)
-        moves = [(_number(key_id(key)), listed, held) for key, _, listed, held in changes[at:end]]
-        block.sums.add(*zip(*moves, strict=True))
+        block.sums.add(numbers[at:end], listed[at:end], held[at:end])
         block.save()
         at = end
 

@@ -43,8 +43,8 @@ def _id(section: Section) -> str:
 
 
 def test_every_specification_is_there() -> None:
-    """Each protocol has one page; the log itself and the proof of an entry have one, too."""
-    wanted = {"bamboo", "bushbaby", "culm", "intervals", "negentropy", "proof", "proposals", "ranges"}
+    """Each protocol has one page; the log itself, the proof of an entry and sealed payloads have one, too."""
+    wanted = {"bamboo", "bushbaby", "culm", "intervals", "negentropy", "proof", "proposals", "ranges", "sealed"}
     assert wanted == {page.stem for page in pages()}
 
 

@@ -15,6 +15,7 @@ from culm.cli.identity import ask_passphrase
 from culm.cli.lines import append_lines
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar
+from culm.cli.sealing import content, sealer_for
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
 from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
@@ -46,6 +47,15 @@ def register(commands: Commands) -> None:
     append.add_argument(
         "--identity", metavar="NAME", help="identity that signs the entry (default: the default identity)"
     )
+    append.add_argument(
+        "--for",
+        dest="readers",
+        metavar="READER",
+        action="append",
+        help="seal the payload, so that only readers can read it: an author, an age key or a group (AUTHOR/LOG); can be"
+        " repeated. You stay a reader yourself",
+    )
+    append.add_argument("--not-for-me", action="store_true", help="with --for: do not add yourself to the readers")
     append.add_argument("--end", action="store_true", help="make this the last entry of the log, for ever")
     append.add_argument(
         "--continue-here",
@@ -56,7 +66,11 @@ def register(commands: Commands) -> None:
     commands.add("logs", _logs)
     show = commands.add("show", _show)
     show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=parse_log_or_place, help="a log, or one entry of it")
-    show.add_argument("--payload", action="store_true", help="write the entry's payload, unchanged, to stdout")
+    show.add_argument("--payload", action="store_true", help="write the entry's payload to stdout; a sealed one opened")
+    show.add_argument("--raw", action="store_true", help="with --payload: leave a sealed payload as it is")
+    show.add_argument(
+        "--key", metavar="FILE", action="append", help="with --payload: also try the age keys of this file"
+    )
     verify = commands.add("verify", _verify)
     verify.add_argument(
         "log", metavar="AUTHOR/LOG", nargs="?", type=parse_log, help="check only this log (default: all logs)"
@@ -77,10 +91,12 @@ def _append(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     with home.store() as store:
         identity = home.identity(arguments.identity, ask_passphrase)
+        sealer = sealer_for(store, identity, arguments)
+        payload = _payload(arguments)
         entry = store.append(
             identity,
             arguments.log_id,
-            _payload(arguments),
+            payload if sealer is None else sealer.pieces(payload),
             is_end=arguments.end,
             continue_here=arguments.continue_here,
         )
@@ -164,6 +180,8 @@ def _remark(log: LogSummary) -> str:
 def _show(arguments: argparse.Namespace) -> int:
     log: Log
     log, seq = arguments.place
+    if (arguments.raw or arguments.key) and not arguments.payload:
+        raise ConfigError("--raw and --key work with --payload only")
     with Home.find(arguments.home).store(read_only=True) as store:
         if seq is not None:
             return _show_entry(arguments, store, Place(*log, seq))
@@ -215,10 +233,11 @@ def _show_entry(arguments: argparse.Namespace, store: ReadableStore, place: Plac
             raise NotHeld(
                 f"the store does not have the payload of {place_text(place)} ({stored.payload_state.name.lower()})"
             )
+        home, payload = Home.find(arguments.home), store.payload(stored)
         try:
-            sys.stdout.buffer.writelines(store.payload(stored))
+            sys.stdout.buffer.writelines(payload if arguments.raw else content(home, payload, arguments.key or ()))
         except PayloadDamaged as damage:
-            count_as_missing(Home.find(arguments.home), [damage])
+            count_as_missing(home, [damage])
             raise
         finally:
             sys.stdout.buffer.flush()

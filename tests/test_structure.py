@@ -29,6 +29,7 @@ ALLOWED = {
     "negentropy": {"errors", "bamboo", "native"},
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
     "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
+    "sealing": {"bamboo", "errors", "store", "types", "wire"},
     "testing": {"bamboo", "errors", "store", "types"},
     "spark": {
         "node",
@@ -63,7 +64,7 @@ ALLOWED = {
         "store",
         "transfer",
     },
-    "app": {"types", "errors", "bamboo", "wire", "ranges", "store", "node"},
+    "app": {"types", "errors", "bamboo", "wire", "ranges", "store", "node", "sealing"},
     "views": {"types", "errors", "bamboo", "store", "node", "app"},
     "simulation": {"charts", "types", "errors", "bamboo", "ranges", "negentropy", "store", "node", "spark", "testing"},
 }
@@ -206,7 +207,7 @@ def test_importing_culm_needs_no_extras() -> None:
     """``import culm`` and the command line load neither Spark, Arrow nor numpy, and no HTTP server."""
     code = (
         "import sys, culm, culm.cli.command as command; command.Commands().loaded();"
-        " extras = ('pyspark', 'pyarrow', 'numpy', 'aiohttp', 'prometheus_client');"
+        " extras = ('pyspark', 'pyarrow', 'numpy', 'aiohttp', 'prometheus_client', 'pyrage');"
         " print([name for name in extras if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

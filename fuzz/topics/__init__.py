@@ -20,6 +20,7 @@ TOPICS = (
     "proposals",
     "session",
     "store",
+    "sealing",
     "node",
     "nodes",
     "spark",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from culm.app import Node, Subscription
     from culm.bamboo import Entry, ForkProof, Identity
     from culm.bamboo.entryproof import EntryProof, check_proof
-    from culm.errors import CulmError, NetworkError, NotHeld, Place
+    from culm.errors import CulmError, NetworkError, NotHeld, Place, SealedPayload
     from culm.store import SQLiteStore
     from culm.store import SQLiteStore as Store
     from culm.wire.places import author_text, log_text
@@ -29,6 +29,7 @@ __all__ = [
     "NotHeld",
     "Place",
     "SQLiteStore",
+    "SealedPayload",
     "Store",
     "Subscription",
     "__version__",
@@ -43,7 +44,7 @@ _MODULES = {
     "culm.app": ("Node", "Subscription"),
     "culm.bamboo": ("Entry", "ForkProof", "Identity"),
     "culm.bamboo.entryproof": ("EntryProof", "check_proof"),
-    "culm.errors": ("CulmError", "NetworkError", "NotHeld", "Place"),
+    "culm.errors": ("CulmError", "NetworkError", "NotHeld", "Place", "SealedPayload"),
     "culm.store": ("SQLiteStore", "Store"),
     "culm.wire.places": ("author_text", "log_text"),
 }

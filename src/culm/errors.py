@@ -12,6 +12,7 @@
     │   ├── PayloadSizeMismatch    payload of the right hash but another size: the author signed a wrong size
     │   └── AfterEndOfLog
     ├── InvalidProof               a file that is to prove an entry, and does not
+    ├── SealedPayload              a sealed payload that cannot be opened with the keys at hand
     ├── ForkDetected               two authentic entries contradict each other (carries the proof)
     ├── ProtocolError
     │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
@@ -132,6 +133,14 @@ class AfterEndOfLog(InvalidEntry):
 
 class InvalidProof(CulmError):
     """A file that is to prove an entry does not: its bytes break the format, or a signature or payload is wrong."""
+
+
+class SealedPayload(CulmError):
+    """A sealed payload is not opened: it is for other readers, or its author wrote something that is damaged."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the payload is sealed and stays closed: {reason}")
+        self.reason = reason
 
 
 class ForkDetected(CulmError):

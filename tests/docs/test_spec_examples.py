@@ -6,6 +6,7 @@ of a page copies is what the code does.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,10 @@ from typing import Any
 
 import pytest
 
+from culm import Place
 from culm.bamboo import Entry, Identity, lipmaa, yamf_hash
+from culm.sealing import Keyring, opened
+from culm.sealing.groups import parse_list
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,3 +179,21 @@ def test_every_malformed_range_is_shown() -> None:
     for data, error, why in vectors("ranges")["malformed"]:
         assert why in by_error[error]
         assert not data or f"`{data}`" in by_error[error]
+
+
+# -- sealed payloads --------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_a_sealed_payload() -> None:
+    """The payload on the page opens for its identity, to its content (docs/specs/sealed.md, "Examples")."""
+    (block,) = code(part(page("sealed"), "Examples"))
+
+    content = b"".join(opened([base64.b64decode(block)], Keyring.of([Identity(bytes(range(32)))])))
+    assert b"hello, reader\n" == content
+
+
+def test_the_example_of_a_group() -> None:
+    """The list on the page is one, of the readers that stand there."""
+    block = code(part(page("sealed"), "A group list"))[0]
+
+    assert tuple(block.splitlines()[1:]) == parse_list(block.encode(), Place(bytes(32), 0, 1))

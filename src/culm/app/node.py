@@ -6,7 +6,7 @@ sessions, and a busy session does not hold up the program.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -32,6 +32,9 @@ from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
 from culm.node.sync import SyncSummary
 from culm.ranges import RangeSet
+from culm.sealing import Keyring, Sealer, is_sealed, opened, readers_of
+from culm.sealing.age import skipped
+from culm.sealing.mark import FIRST_LINE
 from culm.store import (
     Draft,
     LogSummary,
@@ -234,6 +237,7 @@ class Node:
         log_id: int,
         payload: Payload | Iterable[Buffer],
         *,
+        readers: Iterable[str | bytes] | None = None,
         end: bool = False,
         continue_here: bool = False,
     ) -> Entry:
@@ -242,6 +246,11 @@ class Node:
         ``payload``: bytes; text, which becomes UTF-8; or an iterable of bytes of any length, which is read piece by
         piece in a thread. ``end`` ends the log for ever.
 
+        ``readers`` seals the payload, so that only they and the node's own identity can read it: authors, age keys
+        (``age1...``), and groups (``AUTHOR/LOG``). The entry's size and hash are those of the sealed bytes. It needs
+        ``culm[sealed]``. ``ConfigError`` for a name that means no reader, or more than 200 readers; ``NotHeld`` if the
+        newest list of a group has not arrived.
+
         ``AfterEndOfLog`` if the log has ended, ``ForkDetected`` if it is forked. ``StoreError`` if the store has later
         entries of this log but not all before them: fetch those first, because appending could fork the log.
 
@@ -249,10 +258,20 @@ class Node:
         that the store has the log's newest entry. ``continue_here`` appends all the same, because you know that
         nothing newer exists anywhere.
         """
+        sealer = None if readers is None else await self._sealer(readers)
         if isinstance(payload, str | bytes | bytearray | memoryview):
-            draft = Draft(self.identity, log_id, [names.whole(payload)], end, continue_here)
+            whole = names.whole(payload)
+            if sealer is not None:
+                whole = await asyncio.to_thread(sealer.whole, whole)
+            draft = Draft(self.identity, log_id, [whole], end, continue_here)
             return (await self._engine.append_draft(draft))[0]
+        if sealer is not None:
+            payload = sealer.pieces(payload)
         return await self._engine.append(self.identity, log_id, payload, is_end=end, continue_here=continue_here)
+
+    async def _sealer(self, readers: Iterable[str | bytes]) -> Sealer:
+        named = [self.author, *readers]
+        return await self._read(lambda store: Sealer(readers_of(store, named)))
 
     async def append_many(
         self, log_id: int, payloads: Iterable[Payload], *, continue_here: bool = False
@@ -301,20 +320,32 @@ class Node:
             for stored in page:
                 yield stored.entry
 
-    async def payload(self, entry: Entry) -> bytes:
+    async def payload(self, entry: Entry, *, raw: bool = False, keys: Iterable[Identity | str] = ()) -> bytes:
         """An entry's payload as a whole; use ``payload_pieces`` for large ones.
+
+        A sealed payload is opened, with the node's identity and ``keys``: identities, and secret age keys as text.
+        ``SealedPayload`` if they do not open it, or its author has damaged it; ``ConfigError`` without
+        ``culm[sealed]``. ``raw`` gives the bytes that the author signed, sealed or not.
 
         ``NotHeld`` if the store does not have the entry or all of its payload: that may still be arriving, or have been
         forgotten, or be outside of what the node follows.
         """
         small = await self._open.reads.small(ToolStore.small_payload, entry)
-        if small is not None:
+        if small is not None and (raw or not is_sealed(small)):
             return small
-        return await self._read(lambda store: b"".join(store.payload(_complete(store, entry))))
+        opening = partial(opened, keyring=Keyring.of([self.identity, *keys])) if not raw else iter
+        return await self._read(lambda store: b"".join(opening(store.payload(_complete(store, entry)))))
 
-    async def payload_pieces(self, entry: Entry, offset: int = 0) -> AsyncIterator[bytes]:
-        """An entry's payload from byte ``offset`` on, in pieces of about ten thousand bytes. ``NotHeld`` as above."""
-        pieces = await self._read(lambda store: store.payload(_complete(store, entry), offset))
+    async def payload_pieces(
+        self, entry: Entry, offset: int = 0, *, raw: bool = False, keys: Iterable[Identity | str] = ()
+    ) -> AsyncIterator[bytes]:
+        """An entry's payload from byte ``offset`` on, in pieces of some ten thousand bytes or more. Errors as above.
+
+        A sealed payload is opened as ``payload`` does it. ``offset`` then counts bytes of the content, all of it is
+        read from its beginning, and ``SealedPayload`` can also come at the end, if its author has cut it off there.
+        """
+        keyring = None if raw else Keyring.of([self.identity, *keys])
+        pieces = await self._read(lambda store: _content(store, _complete(store, entry), offset, keyring))
         while piece := await self._read(lambda _: next(pieces, b"")):
             yield piece
 
@@ -603,6 +634,13 @@ class Node:
             return policy
 
         await engine.change_policy(await asyncio.to_thread(changed))
+
+
+def _content(store: ReadableStore, stored: StoredEntry, offset: int, keyring: Keyring | None) -> Iterator[bytes]:
+    """The payload from ``offset`` on, opened with the keyring; None leaves it as it is."""
+    if keyring is None or not is_sealed(store.payload_slice(stored.id, 0, len(FIRST_LINE))):
+        return store.payload(stored, offset)
+    return skipped(opened(store.payload(stored), keyring), offset)
 
 
 def _complete(store: ReadableStore, entry: Entry) -> StoredEntry:

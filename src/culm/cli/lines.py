@@ -17,6 +17,7 @@ from culm.bamboo import Entry
 from culm.cli.identity import ask_passphrase
 from culm.cli.output import counted, note, open_input, print_json
 from culm.cli.progress import progress_bar
+from culm.cli.sealing import sealer_for
 from culm.errors import ConfigError, CulmError
 from culm.node.home import Home
 from culm.store import GROUP_BYTES, Draft, grouped
@@ -33,8 +34,11 @@ def append_lines(arguments: argparse.Namespace) -> int:
     done = _Done(arguments)
     with open_input(arguments.file or "-") as file, home.store() as store, progress_bar("appending") as bar:
         identity = home.identity(arguments.identity, ask_passphrase)
+        sealer = sealer_for(store, identity, arguments)
         try:
             for lines in line_groups(file):
+                if sealer is not None:
+                    lines[:] = map(sealer.whole, lines)
                 draft = Draft(identity, arguments.log_id, lines, continue_here=arguments.continue_here)
                 done.add(_appended(store.append_each([draft])[0]))
                 bar.update(done.entries, done.size)

@@ -9,13 +9,14 @@ from typing import Any
 
 from culm.bamboo import lipmaa
 from culm.bamboo.decimal import size_text
-from culm.cli.arguments import log_or_place_type, log_type, number, place_type
+from culm.cli.arguments import log_or_place_type, log_type, number, place_type, text_type
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.identity import ask_passphrase
 from culm.cli.lines import append_lines
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar, with_progress
+from culm.cli.sealing import content, sealer_for
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
 from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
@@ -43,6 +44,16 @@ def register(commands: Commands) -> None:
     append.add_argument(
         "--identity", metavar="NAME", help="identity that signs the entry (default: the default identity)"
     )
+    append.add_argument(
+        "--for",
+        dest="readers",
+        metavar="READER",
+        type=text_type,
+        action="append",
+        help="seal the payload, so that only readers can read it: an author, an age key or a group (AUTHOR/LOG); can be"
+        " repeated. You stay a reader yourself",
+    )
+    append.add_argument("--not-for-me", action="store_true", help="with --for: do not add yourself to the readers")
     append.add_argument("--end", action="store_true", help="make this the last entry of the log, for ever")
     append.add_argument(
         "--continue-here",
@@ -53,7 +64,11 @@ def register(commands: Commands) -> None:
     commands.add("logs", _logs)
     show = commands.add("show", _show)
     show.add_argument("place", metavar="AUTHOR/LOG[/SEQ]", type=log_or_place_type, help="a log, or one entry of it")
-    show.add_argument("--payload", action="store_true", help="write the entry's payload, unchanged, to stdout")
+    show.add_argument("--payload", action="store_true", help="write the entry's payload to stdout; a sealed one opened")
+    show.add_argument("--raw", action="store_true", help="with --payload: leave a sealed payload as it is")
+    show.add_argument(
+        "--key", metavar="FILE", action="append", help="with --payload: also try the age keys of this file"
+    )
     verify = commands.add("verify", _verify)
     verify.add_argument(
         "log", metavar="AUTHOR/LOG", nargs="?", type=log_type, help="check only this log (default: all logs)"
@@ -74,10 +89,12 @@ def _append(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     with home.store() as store:
         identity = home.identity(arguments.identity, ask_passphrase)
+        sealer = sealer_for(store, identity, arguments)
+        payload = _payload(arguments)
         entry = store.append(
             identity,
             arguments.log_id,
-            _payload(arguments),
+            payload if sealer is None else sealer.pieces(payload),
             is_end=arguments.end,
             continue_here=arguments.continue_here,
         )
@@ -115,7 +132,7 @@ def _logs(arguments: argparse.Namespace) -> int:
         summaries = list(store.logs())
         clumps = {log: sorted(map(clump_name, marks)) for log, marks in store.clumps().items()}
     names = home.names()
-    unshared = {log: sorted(map(clump_name, names)) for log, names in home.policy_file.unshared().items()}
+    unshared = {log: sorted(map(clump_name, marks)) for log, marks in home.policy_file.unshared().items()}
     if arguments.json:
         print_json(
             [
@@ -164,6 +181,8 @@ def _remark(log: LogSummary) -> str:
 def _show(arguments: argparse.Namespace) -> int:
     log: Log
     log, seq = arguments.place
+    if (arguments.raw or arguments.key) and not arguments.payload:
+        raise ConfigError("--raw and --key work with --payload only")
     home = Home.find(arguments.home)
     with home.store(read_only=True) as store:
         if seq is not None:
@@ -214,8 +233,9 @@ def _show_entry(arguments: argparse.Namespace, home: Home, store: ReadableStore,
     if arguments.payload:
         if not stored.payload_complete:
             raise NotHeld(f"the store does not have the payload of {shown} ({stored.payload_state.name.lower()})")
+        payload = store.payload(stored)
         try:
-            sys.stdout.buffer.writelines(store.payload(stored))
+            sys.stdout.buffer.writelines(payload if arguments.raw else content(home, payload, arguments.key or ()))
         except PayloadDamaged as damage:
             count_as_missing(home, [damage])
             raise

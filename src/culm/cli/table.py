@@ -24,6 +24,13 @@ COMMANDS = {
         "verify": "check the whole store again: signatures, links, paths, payloads",
         "forget": "delete the payload of an entry, but keep the entry",
     },
+    "sealing.group": {
+        "group": "make and show lists of readers, for culm append --for",
+        "group set": "publish a list of readers, in place of the list before",
+        "group add": "publish the list of readers with some more",
+        "group remove": "publish the list of readers without some",
+        "group show": "list the readers of a group",
+    },
     "tail": {
         "tail": "show the newest entries of a log as text, and each one that comes",
     },
@@ -119,7 +126,7 @@ GROUPS = frozenset(words.rpartition(" ")[0] for commands in COMMANDS.values() fo
 SECTIONS = {
     "a home, and your own logs": ("init", "identity", "append", "logs", "tail", "show", "verify", "forget"),
     "other people": ("invite", "join", "name", "serve", "sync", "fetch", "follow", "unfollow", "following"),
-    "who may have what": ("share", "unshare", "allow", "block", "policy"),
+    "who may have what": ("group", "share", "unshare", "allow", "block", "policy"),
     "files": ("export", "import", "prove", "check", "reconcile"),
     "keeping a home in order": ("config", "doctor", "backup", "restore", "completion", "manual"),
     "at scale, and for developers": ("spark", "simulate", "ranges", "view", "wire"),

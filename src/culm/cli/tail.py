@@ -9,6 +9,7 @@ import argparse
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from culm.bamboo.decimal import size_text
 from culm.cli.arguments import log_type, number
@@ -16,6 +17,7 @@ from culm.cli.command import Commands
 from culm.cli.output import print_json
 from culm.errors import NotHeld, PayloadDamaged
 from culm.node.home import Home
+from culm.sealing.mark import FIRST_LINE, is_sealed
 from culm.store import Position, ReadableStore, StoredEntry
 from culm.types import Log
 from culm.wire.places import place_text
@@ -80,17 +82,28 @@ def _print(arguments: argparse.Namespace, store: ReadableStore, stored: StoredEn
         print_json(shown | {"text": text})
         return
     if text is None:
-        text = f"({size_text(entry.size)}, {stored.payload_state.name.lower()})"
+        text = f"({size_text(entry.size)}, {_kind(store, stored)})"
     print(f"{entry.seq:6}  {text}", flush=True)
 
 
+def _kind(store: ReadableStore, stored: StoredEntry) -> str:
+    """The state of a payload that is not shown as text."""
+    if stored.payload_complete:
+        with suppress(PayloadDamaged):
+            if is_sealed(store.payload_slice(stored.id, 0, len(FIRST_LINE))):
+                return "sealed"
+    return stored.payload_state.name.lower()
+
+
 def _text(store: ReadableStore, stored: StoredEntry) -> str | None:
-    """The beginning of a payload as one line of text; None if it is not held whole, is damaged, or is no text."""
+    """The beginning of a payload as one line of text; None if it is not held whole, damaged, sealed, or no text."""
     if not stored.payload_complete:
         return None
     is_cut = stored.entry.size > _SHOWN_BYTES
     try:
         data = store.payload_slice(stored.id, 0, _SHOWN_BYTES)
+        if is_sealed(data):
+            return None
         text = getincrementaldecoder("utf-8")().decode(data, final=not is_cut)
     except (UnicodeDecodeError, PayloadDamaged):
         return None

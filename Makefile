@@ -34,7 +34,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -50,8 +50,11 @@ test: $(READY)  ## run all the tests
 quick: $(READY)  ## run the tests that take a minute or two together: no Spark, no processes, no long properties
 	@$(BIN)/python -m pytest --quick $(subst --dist=loadgroup,--dist=load,$(PYTEST_ARGS))
 
+long: $(READY)  ## run the tests that make test leaves out because each takes a minute: pages on Spark, kills of its commands
+	@$(BIN)/python -m pytest -m "long and not cluster and not lakehouse" $(PYTEST_ARGS)
+
 coverage: $(READY)  ## all the tests, with the floor on branch coverage (takes half as long again)
-	@$(BIN)/python -m pytest --cov $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not cluster and not lakehouse" --cov $(PYTEST_ARGS)
 
 lint: $(READY)  ## check style and formatting
 	@$(BIN)/ruff check $(CODE)

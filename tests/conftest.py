@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SLOW = HealthCheck.too_slow  # as a machine is that does something else: no failure
-settings.register_profile("culm", max_examples=40, deadline=None, suppress_health_check=[_SLOW])
+settings.register_profile("culm", max_examples=25, deadline=None, suppress_health_check=[_SLOW])
 settings.load_profile("culm")
 
 _MEMORY = Path("/dev/shm")
 # Bytes. The store and crash tests had 82 MB at a time, those with Spark more; containers often have 64 MiB there.
 _ENOUGH = 4 << 30
+_BEGIN_WITH = ("long", "slow", "models", "subprocess")  # marks
 _LONG, _SHOWN = 100, 30  # characters or bytes: longer parameters are not whole in a test's name
 
 
@@ -102,7 +103,7 @@ def longest_first(items: list[pytest.Item]) -> None:
 
     Otherwise one process may begin with a long test at the end, and the others have nothing left to do.
     """
-    items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("slow", "models", "subprocess")))
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, _BEGIN_WITH)))
 
 
 def pytest_collection_finish() -> None:

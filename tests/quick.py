@@ -29,10 +29,10 @@ CPU_SECONDS = 1.0
 """How long a test of the quick run may compute. The median takes two milliseconds, and thousands of tests share a
 minute or two. The bound is several times what any test takes today, because a busy machine makes computing slower."""
 SHOWN = 10  # slowest tests that a quick run ends with
-LEFT_OUT = ("cluster", "models", "slow", "spark", "subprocess")
+LEFT_OUT = ("cluster", "long", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""
 EXAMPLES = 10
-"""How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs forty and more."""
+"""How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs 25 and more."""
 
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")

@@ -13,7 +13,7 @@ import pytest
 NOTEBOOK = Path(__file__).parents[1] / "examples" / "trust.ipynb"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(600)  # a kernel and a Spark session, on a machine that may have other work
 def test_the_notebook_runs_quietly(tmp_path: Path) -> None:

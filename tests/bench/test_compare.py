@@ -82,6 +82,7 @@ def test_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_real_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     """HEAD against the working tree: each side runs its own code, in turns, and the first of a pair alternates."""
     order: list[Path] = []
@@ -101,6 +102,7 @@ def test_real_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0 < seconds < 60 for seconds in (*found.base, *found.tree))
 
 
+@pytest.mark.long
 def test_replications_count_both_programs() -> None:
     """The two programs of a transfer count: at least what starting them takes."""
     assert 0.2 < compare.cpu_seconds(ROOT, "proposals", 0.001, 0) < 60

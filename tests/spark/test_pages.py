@@ -45,7 +45,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("sparing_programs")
 @pytest.mark.timeout(600)  # each page starts a session of its own, on a machine that may have other work

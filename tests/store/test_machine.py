@@ -56,4 +56,4 @@ class Machine(Transfers):
 
 def test_the_store_is_a_dictionary() -> None:
     """After every step of any sequence of operations the store says what the dictionary says, to every question."""
-    run_state_machine_as_test(Machine, settings=models(24, stateful_step_count=40))
+    run_state_machine_as_test(Machine, settings=models(12, stateful_step_count=40))

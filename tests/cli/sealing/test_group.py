@@ -43,7 +43,7 @@ def test_changes_that_change_nothing(culm: Culm, author: str) -> None:
 def test_what_cannot_be_a_reader(culm: Culm, author: str) -> None:
     """A name that is no key, a key with a typing error and a group inside of a group are refused."""
     for name, why in (
-        ("alice", "'alice' is no reader"),
+        ("alice", "'alice' is neither an author (43 base62 characters, or 64 hex digits) nor a name here"),
         (AGE_KEY[:-1] + "q", "nothing can be sealed for age1"),
         (f"{author}/5", "is no reader"),
         ("0" * 43, "it is not the public key of any identity"),

@@ -39,6 +39,7 @@ def test_nothing_arrives(tmp_path: Path) -> None:
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_the_first_interrupt_ends_it_after_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The batch at work is finished, no other begins, and the next run goes on behind it."""
@@ -77,6 +78,7 @@ def lines_of(process: subprocess.Popen[str], found: list[str], seen: threading.E
             seen.set()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sparing_programs")
 @pytest.mark.timeout(900)  # four starts of Spark
 def test_kill_9(tmp_path: Path) -> None:

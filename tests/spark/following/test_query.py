@@ -85,6 +85,7 @@ STEPS: list[tuple[Any, str, bool]] = [
 delivery, when there is a feed and no mark, behind the mark, and behind all that is to be done."""
 
 
+@pytest.mark.long
 def test_a_batch_that_is_cut_short_is_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_batch_that_is_cut_short_is_repeated(
     assert {str(number) for number in range(1, len(STEPS) + 2)} == {str(row["batch"]) for row in entries.changes()}
 
 
+@pytest.mark.long
 def test_a_new_output_begins_with_all_that_is_known(spark: SparkSession, tmp_path: Path) -> None:
     """Runs of other commands on the state, and outputs that are new, leave no hole in a feed."""
     entries = Arriving(tmp_path, 3, count=4)
@@ -142,6 +144,7 @@ def test_rows_that_are_no_entries(spark: SparkSession, tmp_path: Path) -> None:
     assert [1, 2] == State.open(tmp_path / "state").generations
 
 
+@pytest.mark.long
 def test_outputs_of_others(spark: SparkSession, tmp_path: Path) -> None:
     """An output of another state, or of a later run of a state that was restored, is refused and stays as it is."""
     log = build_log(3)

@@ -79,7 +79,7 @@ RIGHT = [Right(1, b"x", 2), Right(3, b"y", 1), Right(3, b"z", 1), Right(4, b"w",
 class TestTables:
     """What each engine makes of the same rows."""
 
-    @pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
+    @pytest.fixture(params=["here", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.long])])
     def engine(self, request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
         """One engine after the other."""
         if request.param == "here":

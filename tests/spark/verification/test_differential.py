@@ -159,7 +159,7 @@ def test_imports(drawn: Drawn, tmp_path: Path, *, plain: bool) -> None:
 # -- Spark ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["plain", pytest.param("local[2]", marks=pytest.mark.spark)])
+@pytest.fixture(params=["plain", pytest.param("local[2]", marks=[pytest.mark.spark, pytest.mark.long])])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """One engine after the other."""
     if request.param == "plain":

@@ -82,7 +82,7 @@ def test_many_small_runs_leave_little(tmp_path: Path, monkeypatch: pytest.Monkey
     Each is in use at the next run; only then the folders of what was folded are removed.
     """
     monkeypatch.setattr(shell, "is_running", lambda: False)
-    log, state = build_log(60), tmp_path / "state"
+    log, state = build_log(40), tmp_path / "state"
     sizes = []
     for at, entry in enumerate(log.entries):
         run([bundle(tmp_path / f"in {at}", [(entry, None)])], tmp_path / f"out {at}", state=state)
@@ -95,4 +95,4 @@ def test_many_small_runs_leave_little(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(State.open(state).generations) == folders
     assert {entry.hash for entry in log.entries} == known(state, "all").keys()
     assert {"verified"} == {row["verdict"] for row in known(state, "all").values()}
-    assert 1 == len(written(tmp_path / "out 59"))
+    assert 1 == len(written(tmp_path / "out 39"))

@@ -207,6 +207,7 @@ class TestInThisProcess:
         assert {"1", "2", "manifest.json"} == {path.name for path in state.iterdir()}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_runs_with_spark_and_without(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run without Spark goes on from the state of one with it, and the reverse."""

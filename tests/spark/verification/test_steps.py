@@ -25,6 +25,7 @@ from culm.spark.verification.gather import PackRow, Reject
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
+from tests.models import FACTOR
 from tests.spark import local
 from tests.spark.worse_logs import WorseLogs, vouched_for
 
@@ -90,14 +91,14 @@ class TestAnyBlocks:
             assert (entry.log_id, entry.seq, entry.size) == (int(row.log_id), int(row.seqnum), int(row.size))
 
     @pytest.mark.parametrize("signatures", Signatures)
-    @pytest.mark.parametrize("seed", range(2))
+    @pytest.mark.parametrize("seed", range(FACTOR))
     def test_random_logs(self, tmp_path: Path, signatures: Signatures, seed: int) -> None:
         """For many logs with anything wrong in them the verdicts are the definition's, whatever else is in the inputs.
 
         So is what is certified.
         A payload is held if there is a good copy of it anywhere; what cannot be read is told with its place.
         """
-        logs = WorseLogs(seed=seed, count=60)
+        logs = WorseLogs(seed=seed, count=40)
         rows = rows_of(logs.write(tmp_path))
         found = local.verdicts(rows, signatures)
         assert found.keys() == {entry.hash for entry, _ in logs.items} | {entry.hash for entry in logs.forged}

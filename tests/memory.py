@@ -1,5 +1,7 @@
 """A store in dictionaries: the simplest ``culm.transfer.Source`` that there can be, for tests and fuzzers."""
 
+from itertools import chain, islice
+
 from culm.bamboo import Entry, ForkProof
 from culm.intervals.exchanged import Items
 from culm.ranges.runs import Runs
@@ -88,12 +90,14 @@ class MemoryStore:
         return self._held.setdefault(log, Held())
 
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
-        """Up to ``limit`` entries from ``seq`` on, as far as there is no gap."""
-        found: list[Kept] = []
-        while len(found) < limit and seq in self.held(log).entries:
-            found.append(self._kept(self.entries[log, seq][0]))
-            seq += 1 if ascending else -1
-        return found
+        """The first ``limit`` entries from ``seq`` on, those behind a gap, too, as a store gives them."""
+        runs = list(self.held(log).entries)
+        spans = (
+            (range(max(first, seq), last + 1) for first, last in runs)
+            if ascending
+            else (range(min(last, seq), first - 1, -1) for first, last in reversed(runs))
+        )
+        return [self._kept(self.entries[log, at][0]) for at in islice(chain.from_iterable(spans), limit)]
 
     def _kept(self, entry: Entry) -> Kept:
         payload = self.bytes.get(entry.hash, b"")

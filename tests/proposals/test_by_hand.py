@@ -10,7 +10,8 @@ import pytest
 from culm.bamboo import PayloadHasher
 from culm.errors import RemoteProtocolError
 from culm.proposals import EVERYTHING, Adjust, Connection, Setup
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntryReceived, Kept, PayloadFailed, PayloadReceived
+from culm.types import Log
 from tests.memory import MemoryStore
 from tests.proposals import byhand as hand
 from tests.proposals.examples import H1, LOG, OTHER_2
@@ -42,6 +43,30 @@ def test_another_entry_than_ours_shows_the_fork(*, at_once: bool) -> None:
     messages = (hand.SWITCH, hand.M1, hand.P1, hand.M2_OTHER, hand.P2_OTHER)
     victim.data(b"".join(messages)) if at_once else victim.data(*messages)
     assert bytes.fromhex("8700") + hand.E2 + hand.E2_OTHER == victim.connection.control_to_send()
+
+
+def test_the_fork_is_shown_behind_entries_that_we_lack() -> None:
+    """X21: what is held is asked for once for many entries, and the entry among them that we hold is still compared."""
+    victim = Victim(2).control(hand.REQUEST_1_TO_3).confirms()
+    victim.connection.control_to_send()
+    victim.data(hand.SWITCH + hand.M1 + hand.P1 + hand.M2_OTHER + hand.P2_OTHER)
+    assert bytes.fromhex("8700") + hand.E2 + hand.E2_OTHER == victim.connection.control_to_send()
+
+
+def test_the_store_is_asked_once_for_entries_that_we_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of entries that come at once the store is asked at the first; where none is held behind it, that says it all."""
+    victim = Victim().control(hand.REQUEST_1_TO_3).confirms()
+    asked: list[int] = []
+    page = victim.store.page
+
+    def counted(log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
+        asked.append(seq)
+        return page(log, seq, ascending=ascending, limit=limit)
+
+    monkeypatch.setattr(victim.store, "page", counted)
+    victim.data(hand.SWITCH + hand.M1 + hand.P1 + hand.M2 + hand.P2 + hand.M3 + hand.P3)
+    assert [1] == asked
+    assert [1, 2, 3] == [event.entry.seq for event in victim.events if isinstance(event, EntryReceived)]
 
 
 def test_a_fork_that_is_known_is_shown_at_the_end() -> None:

@@ -36,6 +36,8 @@ from culm.errors import ConfigError, CulmError, NetworkError, ProtocolError
 EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 _HELP_WIDTH = 100  # columns of a help text, so that most commands take one line
+# Look for garbage after so many new objects, not after 700: a batch has thousands, and none of them is garbage yet.
+_COLLECT_AT = 20_000
 _NO_COMMAND = re.compile(r"argument COMMAND: invalid choice: (.*) \(choose from ", re.DOTALL)
 
 
@@ -222,6 +224,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    gc.set_threshold(_COLLECT_AT)
     given = sys.argv[1:] if argv is None else list(argv)
     if given[:1] == ["help"]:
         given = [*given[1:], "--help"]

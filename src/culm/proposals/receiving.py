@@ -16,7 +16,7 @@ Specification: docs/specs/proposals.md, "Data channel", "Markers", "Compression"
 
 from collections.abc import Iterator
 
-from culm.bamboo import Entry, ForkProof, is_authentic
+from culm.bamboo import MAX_U64, Entry, ForkProof, is_authentic
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.proposals import data
 from culm.proposals.bodies import Bodies
@@ -29,7 +29,7 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import HeldLog, Source, entry_at
+from culm.transfer import Source
 from culm.types import Buffer, Log
 
 
@@ -50,7 +50,9 @@ class Receiver:
         self._read = 0  # bytes that were read, to say where a fault is
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
-        self._held: dict[Log, HeldLog] = {}  # Of the logs of one piece of data; asking anew for each entry is dear.
+        # The numbers from the first to before the second of which we hold no entry: of the logs in one piece of data,
+        # because to ask the source for each entry costs more than to read it.
+        self._lacking: dict[Log, tuple[int, int]] = {}
 
     def agree(self, agreed: Setup) -> None:
         """Modes and windows are known: data may come."""
@@ -103,7 +105,7 @@ class Receiver:
         self._take(b"")
 
     def _take(self, piece: Buffer) -> None:
-        self._held.clear()
+        self._lacking.clear()
         buffer = self._buffer + bytes(piece)
         at = 0
         self._buffer = b""
@@ -219,16 +221,23 @@ class Receiver:
             self.lose(exchange, Code.RESOURCE_LIMIT)  # A new proposal names a hash, which shows the fork.
         if entry is None:
             return
-        log = exchange.proposal.log
-        if log not in self._held:
-            self._held[log] = self._source.held(log)
-        if exchange.has(Said.CANCEL_SENT) or self._held[log].entries_around(entry.seq) is None:
+        if exchange.has(Said.CANCEL_SENT):
             return
-        ours = entry_at(self._source, log, entry.seq)
+        ours = self._held(exchange.proposal.log, entry.seq)
         if ours is None or ours.hash == entry.hash or not is_authentic(entry):
             return
         if (proof := ForkProof.of(ours, entry)) is not None:
             self._register.cancel(exchange, Cancel(exchange.id, Code.FORKED, (proof.first, proof.second)))
+
+    def _held(self, log: Log, seq: int) -> Entry | None:
+        """The verified entry of a number that we hold, as of this piece of data."""
+        low, high = self._lacking.get(log, (0, 0))
+        if low <= seq < high:
+            return None
+        page = self._source.page(log, seq, ascending=True, limit=1)
+        entry = page[0].entry if page else None
+        self._lacking[log] = seq, MAX_U64 + 1 if entry is None else entry.seq
+        return entry if entry is not None and entry.seq == seq else None
 
     def lose(self, exchange: Exchange, code: Code) -> None:
         """What comes of a proposal cannot be followed any more: it is only read until its marker."""

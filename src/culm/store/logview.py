@@ -191,7 +191,8 @@ class LogView:
         if len(newest) != 1 or newest[0].state is not State.VERIFIED:
             return 0
         known, fits, settled = self._known, self._fits, self.contiguous
-        verified, complete, absent = State.VERIFIED, PayloadState.COMPLETE, PayloadState.ABSENT
+        # As plain numbers: of an enumeration's member sqlite3 asks each time how to store it, which takes longer.
+        verified, complete, absent = int(State.VERIFIED), int(PayloadState.COMPLETE), int(PayloadState.ABSENT)
         count, before, last = 0, self.newest, newest[0].hash or None
         for entry, payload, lied in items:
             seq, back, jump = entry.seq, entry.backlink, entry.lipmaalink
@@ -205,7 +206,7 @@ class LogView:
             self._rows.append(
                 (entry_id + count, self.id, to_sql(seq), 0, verified, state, held, last[_DIGEST_AT:], entry.encoded)
             )
-            known[seq] = [_Known(last, verified)]
+            known[seq] = [_Known(last, State.VERIFIED)]
             settled += payload is not None and settled == before
             count, before = count + 1, seq
             if entry.is_end:

@@ -285,14 +285,15 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
 def _apply(connection: sqlite3.Connection, kind: Kind, changes: Changes) -> None:
     """Change the records of a kind and their blocks."""
     keys, numbers, rows, listed, held = changes
+    number = int(kind)  # Of an enumeration's member sqlite3 asks each time how to store it.
     moves = list(zip(keys, rows, listed, held, strict=True))
     if -1 in listed:
-        went = [(kind, key) for key, _, delta, _ in moves if delta < 0]
+        went = [(number, key) for key, _, delta, _ in moves if delta < 0]
         connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
-    came = [(kind, key, row * 2 + has) for key, row, delta, has in moves if delta > 0]
+    came = [(number, key, row * 2 + has) for key, row, delta, has in moves if delta > 0]
     connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
     if 0 in listed:
-        other = [(row * 2 + (has > 0), kind, key) for key, row, delta, has in moves if not delta]
+        other = [(row * 2 + (has > 0), number, key) for key, row, delta, has in moves if not delta]
         connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
     at = 0
     while at < len(keys):

@@ -22,7 +22,7 @@ from culm.bamboo.audit import audit
 from culm.bamboo.entryproof import MAX_PROOF_BYTES, EntryProof, numbers_of
 from culm.bamboo.followed import entries_followed
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key
-from culm.bamboo.linked import entries_linked, links_before
+from culm.bamboo.linked import Framing, entries_linked, links_before
 from culm.bamboo.varu64 import decode_any_varu64
 from culm.errors import ConfigError, EncodingError, InvalidProof, MalformedEntry
 from culm.testing import build_log
@@ -114,7 +114,7 @@ def linked(data: bytes) -> None:
     first = (data[0] if data else 0) + 1
     known = {seq: yamf_hash(bytes([seq % 256])) for seq in links_before(first) if first % 2 or seq == first - 1}
     rest = memoryview(data)[1:]
-    found, end = entries_linked(rest, (bytes(32), 300), first, known, 5)
+    found, end = entries_linked(rest, Framing(0), (bytes(32), 300), first, known, 5)
     assert len(found) <= 5
     assert sum(1 + len(encode_varu64(entry.size)) + 130 + entry.size for entry, _ in found) == end <= len(rest)
     for seq, (entry, payload) in enumerate(found, first):

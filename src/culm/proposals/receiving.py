@@ -52,8 +52,8 @@ class Receiver:
         self._read = 0  # bytes that were read, to say where a fault is
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
-        # The numbers from the first to before the second of which we hold no entry: of the logs in one piece of data,
-        # because to ask the source for each entry costs more than to read it.
+        # By log: we hold no entry from the first number to before the second, as of this piece of data. To ask the
+        # source about each entry would cost more than to read the entry.
         self._lacking: dict[Log, tuple[int, int]] = {}
 
     def agree(self, agreed: Setup) -> None:

@@ -10,15 +10,19 @@ from culm.bamboo import (
     Entry,
     ForkProof,
     Identity,
+    check_payload,
     contradiction,
     decode_varu64,
     decode_yamf,
     encode_varu64,
     is_authentic,
+    yamf_hash,
 )
 from culm.bamboo.audit import audit
 from culm.bamboo.entryproof import MAX_PROOF_BYTES, EntryProof, numbers_of
+from culm.bamboo.followed import entries_followed
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key
+from culm.bamboo.linked import Framing, entries_linked, links_before
 from culm.bamboo.varu64 import decode_any_varu64
 from culm.errors import ConfigError, EncodingError, InvalidProof, MalformedEntry
 from culm.testing import build_log
@@ -87,6 +91,45 @@ def log(data: bytes) -> None:
     assert (None if fork is None else fork.position) == lowest
 
 
+def followed(data: bytes) -> None:
+    """Entries with their payloads behind them: the native core finds those that ``Entry.decode_prefix`` finds."""
+    at = 0
+    for begin, found in entries_followed(data):
+        expected, end = Entry.decode_prefix(data, at)
+        assert begin == at
+        assert _fields(found) == _fields(expected)
+        at = end + found.size
+        assert at <= len(data)
+    if at < len(data):
+        with suppress(EncodingError):
+            left, end = Entry.decode_prefix(data, at)
+            assert end + left.size > len(data)
+
+
+def linked(data: bytes) -> None:
+    """Entries without what their reader knows: what the native core makes of them are entries, with their payloads.
+
+    The first byte is the number of the first entry; its link is known, those farther back are where it is odd.
+    """
+    first = (data[0] if data else 0) + 1
+    known = {seq: yamf_hash(bytes([seq % 256])) for seq in links_before(first) if first % 2 or seq == first - 1}
+    rest = memoryview(data)[1:]
+    found, end = entries_linked(rest, Framing(0), (bytes(32), 300), first, known, 5)
+    assert len(found) <= 5
+    assert sum(1 + len(encode_varu64(entry.size)) + 130 + entry.size for entry, _ in found) == end <= len(rest)
+    for seq, (entry, payload) in enumerate(found, first):
+        assert _fields(Entry.decode(entry.encoded)) == _fields(entry)
+        assert (entry.log, entry.seq, entry.is_end) == ((bytes(32), 300), seq, False)
+        assert all(known[target] == value for target, value in entry.links)
+        check_payload(entry, payload)
+        known[seq] = entry.hash
+
+
+def _fields(item: Entry) -> tuple[object, ...]:
+    links = item.lipmaalink, item.backlink, item.payload_hash
+    return item.is_end, *item.log, item.seq, *links, item.size, item.signature, item.encoded, item.hash
+
+
 def identity(data: bytes) -> None:
     """An identity's file is read, or refused; what is read can be written again."""
     text = data.decode("ascii", errors="replace")
@@ -137,6 +180,17 @@ def _logs() -> tuple[bytes, ...]:
     return whole, whole + of.make(5, b"another").encoded, of.make(4, b"", is_end=True).encoded + whole
 
 
+def _followed() -> tuple[bytes, ...]:
+    of = build_log(9, payload_size=9)
+    return b"".join(item.encoded + of.payloads[item.hash] for item in of.entries), *_shapes()
+
+
+def _linked() -> tuple[bytes, ...]:
+    of = build_log(9, payload_size=9)
+    sent = b"".join(b"\x00\x09" + item.encoded[-130:] + of.payloads[item.hash] for item in of.entries)
+    return tuple(bytes([first]) + sent for first in (0, 1, 6, 39, 255))
+
+
 def _entry_proofs() -> tuple[bytes, ...]:
     """Proofs without and with a payload, a fork and an end."""
     of = build_log(14, payload_size=9)
@@ -168,6 +222,8 @@ TARGETS = (
     Target("bamboo.entry", entry, (MalformedEntry,), _shapes(), longest=400, share=0.5),
     Target("bamboo.proof", proof, (MalformedEntry,), _forks(), longest=800, share=0.5),
     Target("bamboo.entryproof", entry_proof, (InvalidProof,), _entry_proofs(), share=0.5),
+    Target("bamboo.followed", followed, (), _followed(), share=0.5),
+    Target("bamboo.linked", linked, (), _linked(), share=0.5),
     Target("bamboo.log", log, (MalformedEntry,), _logs()),
     Target("bamboo.identity", identity, (ConfigError,), _FILES, share=0.5),
 )

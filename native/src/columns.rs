@@ -3,7 +3,7 @@
 //! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`), and objects only for what
 //! it stores. An offset of -1 stands for a link that the format leaves out.
 
-use crate::entries::{self, DIGEST_BYTES, Digest64, Fields};
+use crate::entries::{self, DIGEST_BYTES, Digest64, Fields, Framing};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -72,13 +72,14 @@ pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<(Bound<'p
 
 /// Entries of one log that are sent without what their reader knows, each with its payload behind it.
 ///
-/// `known` has the digests (64 bytes) of earlier entries, by number; see `entries::linked`. The entries' bytes, one behind
+/// `framing` is the byte in front of an entry, and the one in front of its payload. `known` has the digests (64 bytes) of earlier entries, by number; see `entries::linked`. The entries' bytes, one behind
 /// the other; their YAMF-hashes (66 bytes each); and columns of where each entry ends in the former, and of where its
 /// payload begins and ends in `data`.
 #[pyfunction]
 pub fn entries_linked<'py>(
     py: Python<'py>,
     data: PyBuffer<u8>,
+    framing: (u8, Option<u8>),
     head: &[u8],
     first: u64,
     known: Vec<(u64, PyBackedBytes)>,
@@ -88,7 +89,8 @@ pub fn entries_linked<'py>(
     let known = known.into_iter().map(|(seq, digest)| Some((seq, digest.as_ref().try_into().ok()?)));
     let known = known.collect::<Option<HashMap<u64, Digest64>>>();
     let known = known.ok_or_else(|| PyValueError::new_err("a digest has 64 bytes"))?;
-    let found = py.detach(|| entries::linked(&data, head, first, known, most));
+    let framing = Framing { lead: framing.0, mark: framing.1 };
+    let found = py.detach(|| entries::linked(&data, framing, head, first, known, most));
     let column = |numbers: &mut dyn Iterator<Item = usize>| {
         numbers.flat_map(|number| (number as u64).to_ne_bytes()).collect::<Vec<u8>>()
     };

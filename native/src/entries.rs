@@ -73,6 +73,15 @@ pub fn digest(data: &[u8]) -> Digest64 {
     Blake2b512::digest(data).into()
 }
 
+/// How a protocol sends an entry that does not end its log, and its payload.
+#[derive(Clone, Copy)]
+pub struct Framing {
+    /// The byte in front of the entry's fields.
+    pub lead: u8,
+    /// The byte in front of the payload, which its size follows once more; None: the payload follows at once.
+    pub mark: Option<u8>,
+}
+
 /// Entries of one log put together from what a peer sends of them.
 #[derive(Default)]
 pub struct Linked {
@@ -87,14 +96,16 @@ pub struct Linked {
 
 /// The entries at the beginning of `data`, each without what its reader knows, and with its whole payload behind it.
 ///
-/// That is a tag, the payload's size and hash, and a signature. `head` is the author and the log id, `first` the number
-/// of the first entry, `digests` those of earlier entries by number. Ends at the first entry that is not whole or that
+/// That is the payload's size and hash, and a signature; how they stand is for `framing` to say. `head` is the author and
+/// the log id, `first` the number of the first entry, `digests` those of earlier entries by number. Ends at the first entry that is not whole or that
 /// ends the log, whose payload has another hash, or that links to an entry of unknown digest; and after `most`.
-pub fn linked(data: &[u8], head: &[u8], first: u64, mut digests: HashMap<u64, Digest64>, most: usize) -> Linked {
+pub fn linked(
+    data: &[u8], framing: Framing, head: &[u8], first: u64, mut digests: HashMap<u64, Digest64>, most: usize,
+) -> Linked {
     let (mut found, mut at) = (Linked::default(), 0);
     for seq in (first.max(1)..=u64::MAX).take(most) {
         let begin = found.encoded.len();
-        let Some(behind) = link_one(data, at, head, seq, &digests, &mut found) else {
+        let Some(behind) = link_one(data, at, framing, head, seq, &digests, &mut found) else {
             found.encoded.truncate(begin);
             break;
         };
@@ -110,16 +121,22 @@ pub fn linked(data: &[u8], head: &[u8], first: u64, mut digests: HashMap<u64, Di
 
 /// Write the entry whose fields begin at `at`, and note its payload; where the next one begins.
 fn link_one(
-    data: &[u8], at: usize, head: &[u8], seq: u64, digests: &HashMap<u64, Digest64>, found: &mut Linked,
+    data: &[u8], at: usize, framing: Framing, head: &[u8], seq: u64, digests: &HashMap<u64, Digest64>, found: &mut Linked,
 ) -> Option<usize> {
     let mut rest = Reader { data, at };
-    if rest.take(1)?[0] != 0 {
+    if rest.take(1)?[0] != framing.lead {
         return None;
     }
     let size_at = rest.at;
     let (size, payload_hash) = (rest.varu64()?, rest.digest()?);
     rest.take(SIGNATURE_BYTES)?;
-    let (fields, begin) = (&data[size_at..rest.at], rest.at);
+    let fields = &data[size_at..rest.at];
+    if let Some(mark) = framing.mark {
+        if rest.take(1)?[0] != mark || rest.varu64()? != size {
+            return None;
+        }
+    }
+    let begin = rest.at;
     let payload = rest.take(usize::try_from(size).ok()?)?;
     let encoded = &mut found.encoded;
     encoded.push(0);

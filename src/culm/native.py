@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 4  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 5  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -31,15 +31,23 @@ class Core(Protocol):
         """
 
     def entries_linked(
-        self, data: bytes | memoryview, head: bytes, first: int, known: list[tuple[int, bytes]], most: int, /
+        self,
+        data: bytes | memoryview,
+        framing: tuple[int, int | None],
+        head: bytes,
+        first: int,
+        known: list[tuple[int, bytes]],
+        most: int,
+        /,
     ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
         """Entries of a log from number ``first`` on, sent without what their reader knows, each with its payload.
 
-        In ``data`` stand, for each: its tag, the size and the YAMF-hash of its payload, its signature, and the payload.
-        ``head`` is the author and the log id, as in an entry; ``known`` are digests (64 bytes) of earlier entries, by
-        number. Ends at the first entry that is not whole or ends the log, whose payload has another hash, or that links
-        to an entry of unknown digest; and after ``most``. Gives the bytes of the entries, one behind the other, and
-        their YAMF-hashes; where each ends in the former; where its payload begins and ends in ``data``.
+        In ``data`` stand, for each: a byte, the size and the YAMF-hash of its payload, its signature, and the payload,
+        perhaps with another byte and the size once more in front of it; ``framing`` has both bytes. ``head`` is the
+        author and the log id, as in an entry; ``known`` are digests (64 bytes) of earlier entries, by number. Ends at
+        the first entry that is not whole or begins otherwise, whose payload has another hash, or that links to an entry
+        of unknown digest; and after ``most``. Gives the bytes of the entries, one behind the other, and their
+        YAMF-hashes; where each ends in the former; where its payload begins and ends in ``data``.
         """
 
     def entries_at(self, data: bytes | memoryview, starts: bytes, ends: bytes, /) -> tuple[bytes, ...]:

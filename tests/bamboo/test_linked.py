@@ -6,7 +6,7 @@ import pytest
 
 from culm import native
 from culm.bamboo import MAX_U64, Entry, Identity, encode_varu64, lipmaa, yamf_hash
-from culm.bamboo.linked import entries_linked, links_before
+from culm.bamboo.linked import Framing, entries_linked, links_before
 from culm.bamboo.lipmaa import SPINE
 from culm.testing import build_log
 
@@ -41,7 +41,7 @@ def fields(entry: Entry) -> tuple[object, ...]:
 
 def linked(data: bytes, log_id: int, first: int, hashes: dict[int, bytes], most: int = 100) -> tuple[list[Entry], int]:
     """The entries found, and where the rest begins."""
-    found, end = entries_linked(memoryview(data), (ME.public, log_id), first, hashes, most)
+    found, end = entries_linked(memoryview(data), Framing(0), (ME.public, log_id), first, hashes, most)
     return [entry for entry, _ in found], end
 
 
@@ -73,7 +73,7 @@ def test_a_log() -> None:
             b"\x00" + encode_varu64(entry.size) + entry.encoded[-130:] + log.payloads[entry.hash]
             for entry in log.entries[first - 1 :]
         )
-        found, end = entries_linked(memoryview(data), (log.identity.public, 0), first, hashes, 1000)
+        found, end = entries_linked(memoryview(data), Framing(0), (log.identity.public, 0), first, hashes, 1000)
         assert [(entry, log.payloads[entry.hash]) for entry in log.entries[first - 1 :]] == found
         assert len(data) == end
 

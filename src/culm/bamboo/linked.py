@@ -11,12 +11,24 @@ nothing is plain.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from culm import native
 from culm.bamboo.entry import SIGNATURE_BYTES, Entry
 from culm.bamboo.lipmaa import links_across, lipmaa
 from culm.bamboo.varu64 import encode_varu64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX
+
+
+class Framing(NamedTuple):
+    """How a protocol sends an entry that does not end its log: ``lead``, size and hash of the payload, signature.
+
+    The payload follows; with a ``mark``, behind that byte and the payload's size once more.
+    """
+
+    lead: int
+    mark: int | None = None
+
 
 Whole = tuple[Entry, bytes]
 """An entry and its payload."""
@@ -25,7 +37,7 @@ _TAIL = YAMF_BYTES + SIGNATURE_BYTES  # What an entry ends with: the payload's h
 
 
 def entries_linked(
-    data: memoryview, log: tuple[bytes, int], first: int, known: Mapping[int, bytes], most: int
+    data: memoryview, framing: Framing, log: tuple[bytes, int], first: int, known: Mapping[int, bytes], most: int
 ) -> tuple[list[Whole], int]:
     """The plain entries at the beginning of ``data``, with their payloads; and how many bytes of it they take.
 
@@ -36,7 +48,7 @@ def entries_linked(
         return [], 0
     digests = [(seq, value[_PREFIX:]) for seq, value in known.items()]
     head = log[0] + encode_varu64(log[1])
-    encoded, hashes, ends, begins, behinds = native.core.entries_linked(data, head, first, digests, most)
+    encoded, hashes, ends, begins, behinds = native.core.entries_linked(data, framing, head, first, digests, most)
     author, log_id = log
     by_number, back = dict(known), known.get(first - 1)
     found: list[Whole] = []

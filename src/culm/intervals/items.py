@@ -15,12 +15,15 @@ from collections.abc import Callable
 
 from culm.bamboo import Entry, encode_varu64, lipmaa
 from culm.bamboo.entry import SIGNATURE_BYTES, TAG_END_OF_LOG
+from culm.bamboo.linked import Framing
 from culm.bamboo.varu64 import decode_any_varu64 as pull_u64
 from culm.bamboo.yamf import YAMF_BYTES
 from culm.errors import EncodingError, Truncated
 from culm.intervals.codec import pull_hash
 from culm.intervals.messages import ProofEntry
 
+PLAIN = Framing(lead=0)
+"""An item with all links left out, of an entry that does not end its log, and the payload behind it."""
 MAX_ITEM_BYTES = 1 + 2 * YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES
 
 

@@ -16,7 +16,7 @@ from culm.intervals.agreement import Agreement
 from culm.intervals.events import Event
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import MetadataOnly, Regular
-from culm.intervals.items import decode_item
+from culm.intervals.items import PLAIN, decode_item
 from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Course, Progress
 from culm.intervals.states import OURS, OurEvent, Ours
@@ -147,7 +147,7 @@ class OurRequest(Progress):
         assert stream is not None  # noqa: S101 - see _is_plain
         seq, most = stream.item(self.index).seq, (stream.range_indexes.stop - self.index) // 2
         known = {before: value for before in links_before(seq) if (value := self._hash_of(before)) is not None}
-        items, size = entries_linked(data[at:], self.request.log, seq, known, most)
+        items, size = entries_linked(data[at:], PLAIN, self.request.log, seq, known, most)
         if items:
             entries = [entry for entry, _ in items]
             self.exchanged.receive_whole(entries)

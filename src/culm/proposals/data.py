@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.entry import SIGNATURE_BYTES
+from culm.bamboo.linked import Framing
 from culm.bamboo.varu64 import decode_any_varu64, decode_varu64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX, decode_yamf
 from culm.errors import EncodingError, Truncated
@@ -105,14 +106,16 @@ DataMessage: TypeAlias = Switch | Notify | Skip | SkipBytes | Raw | Compressed |
 # -- as bytes ----------------------------------------------------------------------------------------------------
 
 MAX_DATA_HEAD = 1 + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES  # of a message, without bytes of payloads
-_METADATA = 0x80
+_METADATA, _RAW = 0x80, 0x08
+PLAIN = Framing(_METADATA, _RAW)
+"""Metadata without a backlink, of an entry that does not end its log, and the raw payload behind it."""
 # All other messages, by their first byte: those that are nothing else, and those that go on with numbers, so many.
 _WHOLE: dict[int, DataMessage] = {0x02: Notify(1), 0x10: Apology(), **{why.value: Skip(why) for why in Why}}
 _WITH_NUMBERS: dict[int, tuple[type[Switch | Notify | SkipBytes | Raw | Compressed | Marker], int]] = {
     0x00: (Switch, 1),
     0x03: (Notify, 1),
     0x07: (SkipBytes, 1),
-    0x08: (Raw, 1),
+    _RAW: (Raw, 1),
     0x09: (Compressed, 2),
     0x20: (Marker, 1),
 }

@@ -16,9 +16,10 @@ Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy 
 from dataclasses import dataclass, field
 
 from culm.bamboo import MAX_U64, Entry, is_authentic, lipmaa
+from culm.bamboo.linked import entries_linked, links_before
 from culm.bamboo.lipmaa import has_lipmaalink
 from culm.errors import RemoteProtocolError
-from culm.proposals.data import Metadata, Why
+from culm.proposals.data import PLAIN, Metadata, Why
 from culm.proposals.events import Event, Noticed, Skipped
 from culm.proposals.limits import Limits
 from culm.proposals.messages import Wish
@@ -225,6 +226,38 @@ class Incoming:
         self._pass()
         self._payload = _Payload(seq, entry, message.size, is_agreed=True)
         return entry
+
+    def plain(self) -> range:
+        """The numbers of entries that may come next, each with its payload, and of that any size; empty if none may.
+
+        Backlinks are left out of all of them, because the peer has just sent the entry before the first.
+        """
+        scope, sequence, sizes = self._scope, self._scope.sequence, (0, MAX_U64)
+        begin, end = len(sequence.lower), min(sequence.range_end, scope.total)
+        is_usual = sequence.path is None and not (sequence.payload_only or self.offset or self.is_wrong or self.lost)
+        if not (is_usual and begin <= self.index < end and all(map(scope.ours.ever_took_payload, sizes))):
+            return range(0)
+        seq, is_payload = sequence.item(self.index)
+        if is_payload or (seq > 1 and self._last_metadata != seq - 1):
+            return range(0)
+        return range(seq, seq + (end - self.index) // 2)
+
+    def take_plain(self, numbers: range, data: memoryview, events: list[Event]) -> tuple[int, int]:
+        """Take entries of these numbers with their payloads as long as all is well; how many, and of how many bytes."""
+        proposal, first = self._scope.proposal, numbers[0]
+        known = {seq: value for seq in links_before(first) if (value := self._named(seq)) is not None}
+        items, size = entries_linked(data, PLAIN, proposal.log, first, known, numbers[-1] - first + 1)
+        for entry, payload in items:
+            events.append(EntryReceived(proposal.id, entry, verified=True))
+            events.append(PayloadReceived(proposal.id, entry, 0, payload, complete=True, checked=True))
+            self._hashes.add(entry.seq, entry.hash)
+        if items:
+            last = items[-1][0]
+            self._last_metadata, self.is_astray = last.seq, False
+            self._payload = _Payload(last.seq, last, last.size, is_agreed=True)
+            self._pass(2 * len(items))
+            self._sent = _Sent(self.index - 1, 0, is_right=True)
+        return len(items), size
 
     def _check_form(self, seq: int, message: Metadata) -> None:
         """Whether the backlink is there exactly where it has to be."""

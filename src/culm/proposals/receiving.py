@@ -32,6 +32,8 @@ from culm.proposals.states import Said
 from culm.transfer import Source
 from culm.types import Buffer, Log
 
+_MANY = 16  # Entries taken in one step from which on it pays to try again behind what stopped it.
+
 
 class Receiver:
     """Reads what the peer sends. ``proactive``: we opened the connection."""
@@ -50,8 +52,8 @@ class Receiver:
         self._read = 0  # bytes that were read, to say where a fault is
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
-        # The numbers from the first to before the second of which we hold no entry: of the logs in one piece of data,
-        # because to ask the source for each entry costs more than to read it.
+        # By log: we hold no entry from the first number to before the second, as of this piece of data. To ask the
+        # source about each entry would cost more than to read the entry.
         self._lacking: dict[Log, tuple[int, int]] = {}
 
     def agree(self, agreed: Setup) -> None:
@@ -109,8 +111,14 @@ class Receiver:
         buffer = self._buffer + bytes(piece)
         at = 0
         self._buffer = b""
+        goes_on = True
         while at < len(buffer) and not (self._is_waiting or self.is_held):
             try:
+                if goes_on and (plain := self._plain()) is not None:
+                    count, size = self._take_many(*plain, memoryview(buffer)[at:])
+                    at += size
+                    goes_on = count >= _MANY  # Otherwise each item would cost a look at all that follows it.
+                    continue
                 at += self._take_one(buffer, at)
             except Truncated:
                 break
@@ -127,6 +135,25 @@ class Receiver:
             return len(taken)
         message, size = data.pull_data(buffer[at : at + data.MAX_DATA_HEAD])
         return size if self._handle(message) else 0
+
+    def _plain(self) -> tuple[Exchange, range] | None:
+        """The proposal, and numbers of entries, if these come next with their payloads and need not be looked at."""
+        exchange = self._current
+        if exchange is None or self._bodies.left or self._greedy or not exchange.has(Said.CONFIRMED):
+            return None
+        if exchange.ended_by_us_alone or exchange.has(Said.CANCEL_SENT):
+            return None
+        numbers = exchange.incoming.plain()
+        log = exchange.proposal.log
+        if not numbers or self._held(log, numbers[0]) is not None:
+            return None
+        return exchange, numbers[: self._lacking[log][1] - numbers[0]]
+
+    def _take_many(self, exchange: Exchange, numbers: range, data: memoryview) -> tuple[int, int]:
+        """Take entries and their payloads as ``_take_one`` would; how many, and of how many bytes."""
+        items, size = exchange.incoming.take_plain(numbers, data, self._events)
+        self._sender.end_if_finished(exchange)
+        return items, size
 
     # -- messages ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,121 @@
+"""Items that the native core takes in steps of many entries mean what they mean message by message."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from culm import native
+from culm.bamboo import encode_varu64
+from culm.errors import ProtocolError
+from culm.proposals import EVERYTHING, Eagerness
+from culm.proposals.messages import Wish
+from culm.testing.builders import LogBuilder
+from culm.transfer import EntryReceived
+from tests.proposals.examples import IDENTITY
+from tests.proposals.victim import Victim, offer, pay
+
+if TYPE_CHECKING:
+    from culm.proposals import Proposal
+
+pytestmark = pytest.mark.skipif(native.core is None, reason="the native core is not built (make native)")
+LOG = LogBuilder(IDENTITY)
+for _number in range(120):
+    LOG.append(f"payload {_number:012}".encode())
+for _size in (0, 300, 0):
+    LOG.append(bytes(_size))
+LAST = len(LOG.entries)
+
+
+def head(seq: int) -> bytes:
+    """The metadata of an entry without its backlink: 80, the size, the hash of the payload, the signature."""
+    entry = LOG.entries[seq - 1]
+    return b"\x80" + encode_varu64(entry.size) + entry.encoded[-130:]
+
+
+def sent() -> bytes:
+    """All entries with their payloads as a peer sends them; in front the switch to proposal 0."""
+    return b"\x00\x00" + b"".join(head(seq) + pay(seq, LOG) for seq in range(1, LAST + 1))
+
+
+def outcome(proposal: Proposal, wish: Eagerness, held: tuple[int, ...], data: bytes, cuts: list[int]) -> Any:
+    """The events, the fault, what is said and sent in answer, and where the peer's items are."""
+    victim = Victim(*held, log=LOG).control(proposal).confirms(wish)
+    fault = ""
+    try:
+        for low, high in zip([0, *cuts], [*cuts, len(data)], strict=True):
+            victim.data(data[low:high])
+    except ProtocolError as error:
+        fault = str(error)
+    said = victim.connection.control_to_send(), victim.connection.data_to_send()
+    living = victim.connection.exchanges.values()
+    places = [(one.incoming.index, one.incoming.offset, list(one.incoming.passed), one.said) for one in living]
+    return victim.events, fault, said, places
+
+
+def changed(rng: random.Random, data: bytes) -> bytes:
+    """Bytes with a few changes, or none."""
+    found = bytearray(data)
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        at = rng.randrange(len(found))
+        found[at : at + rng.randrange(3)] = rng.choice((b"", b"\x00", b"\x01", b"\xff", rng.randbytes(2)))
+    return bytes(found)
+
+
+ALL = EVERYTHING
+CASES = {
+    "the whole log": (offer(1, LAST), ALL, (), sent()),
+    "for ever": (offer(1, None), ALL, (), sent()),
+    "a part, so that there are items too many": (offer(1, 60), ALL, (), sent()),
+    "some are held": (offer(1, LAST), ALL, (1, 2, 50, 51), sent()),
+    "payloads of some sizes": (offer(1, None, greatest=100), ALL, (), sent()),
+    "an end in the middle of what is wanted": (offer(1, LAST), Eagerness(Wish.LIMITED, 25), (), sent()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_with_the_core_and_without(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """However items are cut, whichever bytes are wrong: events, fault, answers and place agree."""
+    proposal, wish, held, data = CASES[case]
+    rng = random.Random(case)
+    for _ in range(15):
+        bad = changed(rng, data)
+        cuts = sorted(rng.sample(range(len(bad)), rng.choice((0, 0, 1, 5))))
+        with_core = outcome(proposal, wish, held, bad, cuts)
+        with monkeypatch.context() as patch:
+            patch.setattr(native, "core", None)
+            assert outcome(proposal, wish, held, bad, cuts) == with_core
+
+
+def test_entries_are_taken_in_steps_of_many() -> None:
+    """The core is asked once for entries that are all as they should be; once, too, where it can take none of them.
+
+    It would copy all the rest for each, if it were asked again and again.
+    """
+    calls: list[int] = []
+    core = native.core
+    assert core is not None
+
+    class Counting:
+        def entries_linked(self, data: memoryview, *rest: Any) -> object:
+            calls.append(len(data))
+            return core.entries_linked(data, *rest)  # type: ignore[union-attr]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(core, name)
+
+    plain = sent()
+    longer = b"\x00\x00" + b"".join(  # sizes of payloads in a form that is longer than needed
+        head(seq) + b"\x08\xf9" + len(payload).to_bytes(2, "big") + payload
+        for seq in range(1, 121)
+        if (payload := LOG.payloads[LOG.entries[seq - 1].hash])
+    )
+    for data, count in ((plain, LAST), (longer, 120)):
+        calls.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "core", Counting())
+            events = outcome(offer(1, LAST), ALL, (), data, [])[0]
+        assert count == sum(isinstance(event, EntryReceived) for event in events)
+        assert 1 == len(calls)

@@ -473,9 +473,10 @@ class NodeService:
                     "a quota is used up", extra={"reason": f"the logs of others take {taken} in this clump"}
                 )
                 await self._ask_anew()
-                await asyncio.sleep(max(_TIGHT_SECONDS, 100 * took))
-            took = await self._weigh(quotas)
             self._tight.clear()
+            quotas.mark()  # Long before the sum, so that what is on its way to the store by now is in it.
+            await asyncio.sleep(max(_TIGHT_SECONDS, 100 * took))
+            took = await self._weigh(quotas)
             await self._ask_anew()
 
     async def _ask_anew(self) -> None:

@@ -101,6 +101,18 @@ def test_a_new_sum() -> None:
     assert tally.is_full(LOG)
 
 
+def test_what_comes_during_a_sum() -> None:
+    """What is on its way while the store is summed up counts, although the sum does not have it."""
+    tally, _ = quotas(author=1_000_000)
+    assert tally.takes(ME.entries[0], 1000)
+    tally.mark()
+    assert tally.takes(ME.entries[1], 1000)
+    assert tally.takes(OTHER.entries[1], 1000)
+    tally.begin({AUTHOR: ENTRY + 1000})
+    during = sum(weight_of(log.entries[1]) + 1000 for log in (ME, OTHER))
+    assert 2 * AUTHOR_BYTES + ENTRY + 1000 + during == tally.total
+
+
 def test_a_log_with_an_entry_that_does_not_fit() -> None:
     """A log whose next entry does not fit is full, and other logs of the author are not."""
     author = Identity(bytes([9]) * 32)

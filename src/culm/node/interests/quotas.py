@@ -58,11 +58,21 @@ class Quotas:
         self.limits = limits
         self._own = own
         self._changed = changed
+        self.mark()
         self.begin({})
 
+    def mark(self) -> None:
+        """A sum of the store will be taken soon: what comes from now on is perhaps not in it, and is added to it."""
+        self._since = Counter[bytes]()
+
     def begin(self, sizes: Mapping[bytes, int]) -> None:
-        """Begin with what the store has of each author, in bytes as ``weight_of`` has them."""
+        """Begin with what the store has of each author, in bytes as ``weight_of`` has them, and what came since.
+
+        What came since ``mark`` and is in the store counts twice until the next sum, so the tally is never too low.
+        """
         self._of = Counter({author: size + AUTHOR_BYTES for author, size in sizes.items() if author not in self._own})
+        for author, size in self._since.items():
+            self._of[author] += size if author in self._of else size + AUTHOR_BYTES
         self.total = self._of.total()
         self._full: set[Log] = set()  # An entry of these was refused although their author had room for less.
         self.is_tight = False  # Whether anything was refused since, so that it is worth summing up the store again.
@@ -94,6 +104,7 @@ class Quotas:
         if not self._has_room(author, expected):
             self._refuse(log)
             return False
+        self._since[author] += size
         size += 0 if author in self._of else AUTHOR_BYTES
         self._of[author] += size
         self.total += size

@@ -16,6 +16,7 @@ from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.service import NodeService
 from culm.node.storage.source import sizes_in
 from culm.sealing import Keyring, Sealer, opened, reader_of
+from culm.store import Draft
 from culm.testing import LogBuilder, build_log
 from tests.blank import blank_store
 from tests.node.links import CONFIG, run
@@ -260,8 +261,8 @@ def test_a_thousand_sealed_logs(parties: list[Party]) -> None:
 def _carry(carrier: Party, alice: Party, bob: Party, count: int) -> None:
     sealer = Sealer([reader_of(bob.identity.public)])
     plain = [f"plaintext number {number:06} of {count}".encode() for number in range(count)]
-    for log_id, text in enumerate(plain[:-1]):
-        alice.store.append(alice.identity, log_id, [sealer.whole(text)])
+    drafts = [Draft(alice.identity, log_id, [sealer.whole(text)]) for log_id, text in enumerate(plain[:-1])]
+    alice.store.append_each(drafts)
     plain[-1] += bytes(1_100_000)  # A payload of its own file.
     alice.store.append(alice.identity, count - 1, sealer.pieces([plain[-1]]))
 
@@ -271,7 +272,8 @@ def _carry(carrier: Party, alice: Party, bob: Party, count: int) -> None:
             for member in (alice, bob):
                 calling, _ = await stack.enter_async_context(node(member, "culm"))
                 calling.contact(url)
-            await until(lambda: sum(log.payloads for log in bob.store.logs()) == count)
+            while sum(log.payloads for log in bob.store.logs()) < count:
+                await asyncio.sleep(0.5)
 
     run(main)
     keyring = Keyring.of([bob.identity])

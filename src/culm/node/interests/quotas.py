@@ -66,9 +66,9 @@ class Quotas:
         self._since = Counter[bytes]()
 
     def begin(self, sizes: Mapping[bytes, int]) -> None:
-        """Begin with what the store has of each author, in bytes as ``weight_of`` has them, and what came since.
+        """Begin with what the store has of each author, in bytes as ``weight_of`` has them, and the bytes since ``mark``.
 
-        What came since ``mark`` and is in the store counts twice until the next sum, so the tally is never too low.
+        Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low.
         """
         self._of = Counter({author: size + AUTHOR_BYTES for author, size in sizes.items() if author not in self._own})
         for author, size in self._since.items():

@@ -47,10 +47,11 @@ def request(number: int, log: tuple[bytes, int], *, lazy: bool = False) -> bytes
 async def too_many(field: Field) -> str:
     """Has more requests open than it has credit for.
 
-    Answered ones give their credit back, so all go out at once, and many times more than would do: whatever the node
-    answers meanwhile, what lies in its socket is more than it gave credit for.
+    They are for logs that the node has and that may grow, so none of them is over while the others arrive: that would
+    give its credit back.
     """
-    return await _tells(field, b"".join(request(number, (os.urandom(32), number)) for number in range(16 * CREDIT)))
+    logs = field.target.logs
+    return await _tells(field, *(request(number, logs[number % len(logs)], lazy=True) for number in range(CREDIT + 1)))
 
 
 async def overflows_credit(field: Field) -> str:

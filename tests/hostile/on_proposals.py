@@ -61,9 +61,12 @@ async def stalls(field: Field) -> str:
 
 
 async def too_many(field: Field) -> str:
-    """Proposes more than it has credit for: many times more, since refused ones give their credit back."""
-    messages = (proposal(2 * number, (os.urandom(32), 1)) for number in range(16 * MOST))
-    return await _tells(field, SETUP + control(*messages))
+    """Proposes more than it has credit for.
+
+    They are for logs that the node has: refused ones would give their credit back while the others arrive.
+    """
+    logs = field.target.logs
+    return await _tells(field, SETUP, *(control(proposal(2 * n, logs[n % len(logs)])) for n in range(MOST + 1)))
 
 
 async def overflows_grant(field: Field) -> str:

@@ -71,6 +71,14 @@ def test_why_a_key_does_not_fit() -> None:
     assert 1 == len(Keyring.of([ALICE, SECRET_AGE_KEY]).keys_for(Header((), 1)))
 
 
+def test_a_secret_key_as_a_reader() -> None:
+    """A secret key in place of a public one is refused without being repeated, and a keyring shows none."""
+    with pytest.raises(ConfigError, match="a secret age key is no reader") as refused:
+        reader_of(SECRET_AGE_KEY)
+    assert SECRET_AGE_KEY[20:] not in str(refused.value)
+    assert SECRET_AGE_KEY[20:] not in repr(Keyring.of([SECRET_AGE_KEY]))
+
+
 def test_a_key_is_not_shown() -> None:
     """A secret with a typing error is refused without being repeated, because a terminal keeps what it shows."""
     for wrong in (SECRET_AGE_KEY[:-1], SECRET_AGE_KEY[:-1] + "8"):

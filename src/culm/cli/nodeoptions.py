@@ -20,6 +20,7 @@ from culm.node.config import NodeConfig
 from culm.node.home import Home
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import QuotaLimits
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.settings.kinds import FLAG, LOGS, read_value
@@ -31,6 +32,8 @@ from culm.types import Log
 from culm.wire.places import clump_name, parse_author, parse_log
 
 ORIGIN = "command line"
+CARRYING = {"quota": 10_000_000_000, "author_quota": 1_000_000_000}
+"""The quotas of ``--carry``, in bytes: what a small server can spare, and a tenth of it for each author."""
 
 
 # -- the arguments ---------------------------------------------------------------------------------------------------
@@ -120,6 +123,13 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         help="stay connected to this peer",
     )
     _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", verify=None, relay=None)
+    parser.add_argument(
+        "--carry",
+        metavar="CLUMP",
+        help="carry the logs of all members of a clump, for them: --clump CLUMP --hoard, and unless others are given,"
+        " quotas of 10 GB in all and 1 GB for each author",
+    )
+    _add_settings(parser, NODE, quota="SIZE", author_quota="SIZE")
     _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar
     add_stateless(parser.add_argument_group("with intervals://"))
     add_proposals(parser)
@@ -152,6 +162,11 @@ def settings_of(arguments: argparse.Namespace, home: Home | None = None) -> Sett
                     given[section.full_name(key.name)] = read_value(key.kind, value)
                 except ValueError as error:
                     raise ConfigError(f"{_option(key.name)}: {error}") from None
+    if (carried := getattr(arguments, "carry", None)) is not None:
+        if "clump" in given or "clump_hex" in given:
+            raise ConfigError("--carry names the clump: leave out --clump and --clump-hex")
+        given = {"clump": carried, "hoard": True} | given
+        given |= {name: size for name, size in CARRYING.items() if name not in given and not settings[name]}
     if "clump" in given or "clump_hex" in given:
         given = {"clump": None, "clump_hex": None} | given
     settings = settings.with_values(given, ORIGIN)
@@ -220,6 +235,7 @@ def node_config(settings: Settings, policy: Policy, *, needs_clump: bool) -> Nod
         scrub_days=settings["scrub_days"],
         verify=Verify(settings["verify"]),
         relay=settings["relay"],
+        quotas=QuotaLimits(settings["quota"], settings["author_quota"]),
         stateless=settings["stateless"],
         proposals=ProposalOptions(**proposing, small=is_small),
         download=settings["download"],

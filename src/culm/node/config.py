@@ -15,6 +15,7 @@ from culm.bushbaby import Dialect, Limits
 from culm.bushbaby.clump import check_clump
 from culm.node.asking import How, how_of
 from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import QuotaLimits
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.surroundings import Surroundings
@@ -90,14 +91,14 @@ class NodeConfig:
 
     ``interval``: seconds between two contacts with a configured peer, and between two questions to a peer for what it
     lacked. ``scrub_days``: in which all payloads are read once, to find damage; 0: never. ``verify``: how this process
-    checks signatures. ``relay``: see ``culm.node.interests.relay``. ``dialect``: the only one to speak by
-    ``bushbaby://``; None: each peer's own. ``wait_for_hello``, ``wait_for_auth``: whether a ``bushbaby://`` listener
-    lets the caller speak, or prove itself, first; None: only where there is a list of allowed peers. ``withhold_have``,
-    ``ignore_want``: announce nothing to ``bushbaby://`` peers, send them only what is promoted. ``stateless``: answer
-    ``intervals://`` requests with what is held now, and keep none open for news. ``refuse_ranges``, ``avoid_ranges``:
-    features of ranges that ``culm://`` peers must not use in their interests, and that ours do without. ``download``,
-    ``upload``: bytes a second of all peers together, 0: unlimited. ``peers``: what differs for single peers.
-    ``surroundings``: the real world, except in simulations.
+    checks signatures. ``relay``: see ``culm.node.interests.relay``. ``quotas``: how much the logs of others may take in
+    the clump. ``dialect``: the only one to speak by ``bushbaby://``; None: each peer's own. ``wait_for_hello``,
+    ``wait_for_auth``: whether a ``bushbaby://`` listener lets the caller speak, or prove itself, first; None: only
+    where there is a list of allowed peers. ``withhold_have``, ``ignore_want``: announce nothing to ``bushbaby://``
+    peers, send them only what is promoted. ``stateless``: answer ``intervals://`` requests with what is held now, and
+    keep none open for news. ``refuse_ranges``, ``avoid_ranges``: features of ranges that ``culm://`` peers must not use
+    in their interests, and that ours do without. ``download``, ``upload``: bytes a second of all peers together, 0:
+    unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in simulations.
     """
 
     clump: bytes
@@ -115,6 +116,7 @@ class NodeConfig:
     scrub_days: float = 0.0
     verify: Verify = Verify.BATCHES
     relay: bool = False
+    quotas: QuotaLimits = field(default_factory=QuotaLimits)
     stateless: bool = False
     proposals: ProposalOptions = field(default_factory=ProposalOptions)
     download: int = 0

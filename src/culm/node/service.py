@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 from culm.bamboo import Entry, Identity
+from culm.bamboo.decimal import size_text
 from culm.bamboo.verification import Verify, check_one_by_one
 from culm.errors import (
     ConfigError,
@@ -36,6 +37,7 @@ from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
 from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import Quotas
 from culm.node.interests.relay import Relay
 from culm.node.negentropy.comparison import Listening
 from culm.node.network.backoff import Backoff
@@ -52,7 +54,7 @@ from culm.node.sharing.peering import Peering, address_of, network_of, place_of
 from culm.node.sharing.wrong import WrongPayloads
 from culm.node.storage.appending import Appends
 from culm.node.storage.healing import Healing
-from culm.node.storage.source import StoreSource
+from culm.node.storage.source import StoreSource, sizes_in
 from culm.node.storage.wal import folding, watch_changes
 from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
@@ -64,6 +66,8 @@ Narrow = Callable[[Policy], Policy]
 """The policy of one session, made of the node's: a contact may be kept for some logs only."""
 _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to come before all sessions are told.
 _LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
+_TIGHT_SECONDS = 10.0  # After a quota was used up, until the store is summed up again: meanwhile the tally counts.
+_WEIGHED_SECONDS = 3600.0  # Between two such sums if no quota is used up.
 _COLLECTED = 32
 """Failed sessions after which garbage is collected.
 
@@ -115,8 +119,15 @@ class NodeService:
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
         self._failed = 0  # Sessions that failed since garbage was collected last.
-        self._relay = Relay(config.policy, self._relayed) if config.relay else None
+        self._tight = asyncio.Event()  # Something was refused because of a quota.
+        self._quotas = Quotas(config.quotas, self._own, self._tight.set) if config.quotas else None
+        self._take_quotas()
+        self._relay = Relay(self.config.policy, self._relayed) if config.relay else None
         self._relaying: asyncio.Task[None] | None = None  # Tells all sessions what peers want by now.
+
+    def _take_quotas(self) -> None:
+        policy = self._source.take_policy(replace(self.config.policy, quotas=self._quotas))
+        self.config = self._peering.config = replace(self.config, policy=policy)
 
     @property
     def _own(self) -> frozenset[bytes]:
@@ -141,6 +152,8 @@ class NodeService:
             self._kept.exchange()
             self._start(self._kept.run())
             await self._tell_of_clumps()
+            if self._quotas is not None:
+                self._start(self._keep_to(self._quotas, await self._weigh(self._quotas)))
             for url in listen:
                 listening(await self.listen(url))
             self._start(watch_changes(self.worker, self._changed))
@@ -179,7 +192,7 @@ class NodeService:
 
         If there is a list of allowed peers now, incoming connections whose protocol proves no identity are closed.
         """
-        policy = self._source.take_policy(policy)
+        policy = self._source.take_policy(replace(policy, quotas=self._quotas))
         self.config = self._peering.config = replace(self.config, policy=policy)
         self.worker.store.receive_in(self.config.clump, self._own)
         if policy.allow_peers:
@@ -202,10 +215,7 @@ class NodeService:
         async def tell() -> None:
             await asyncio.sleep(_RELAY_SECONDS)
             self._relaying = None
-            policy = self._source.policy = self._wanted
-            for session, narrow in list(self.sessions.items()):
-                with suppress(LocalProtocolError):  # A session that is ending, or whose peer takes fewer interests.
-                    await session.change_policy(narrow(policy))
+            await self._ask_anew()
 
         if self._relaying is None:
             self._relaying = self._start(tell())
@@ -441,6 +451,39 @@ class NodeService:
             await self.healing.search()
         except CulmError as error:
             _logger.warning("stopped looking for damaged payloads", extra={"reason": str(error)})
+
+    async def _weigh(self, quotas: Quotas) -> float:
+        """Sum up what the store has of each author; how many seconds that took. It reads every entry."""
+        began = clock()
+        quotas.begin(await asyncio.to_thread(sizes_in, self.worker.store.path, self.config.clump))
+        return clock() - began
+
+    async def _keep_to(self, quotas: Quotas, took: float) -> None:
+        """When a quota is used up, take requests back; sum up again after a while, and ask again for what fits then.
+
+        Summing up takes a hundredth of the time at most, however large the store is.
+        """
+        while True:
+            with suppress(TimeoutError):  # Perhaps somebody has deleted something.
+                async with asyncio.timeout(max(_WEIGHED_SECONDS, 100 * took)):
+                    await self._tight.wait()
+            if self._tight.is_set():
+                taken = size_text(quotas.total)
+                _logger.warning(
+                    "a quota is used up", extra={"reason": f"the logs of others take {taken} in this clump"}
+                )
+                await self._ask_anew()
+            self._tight.clear()
+            quotas.mark()  # Long before the sum, so that what is on its way to the store by now is in it.
+            await asyncio.sleep(max(_TIGHT_SECONDS, 100 * took))
+            took = await self._weigh(quotas)
+            await self._ask_anew()
+
+    async def _ask_anew(self) -> None:
+        policy = self._source.policy = self._wanted
+        for session, narrow in list(self.sessions.items()):
+            with suppress(LocalProtocolError):  # A session that is ending, or whose peer takes fewer interests.
+                await session.change_policy(narrow(policy))
 
     async def _lost(self, place: Place) -> None:
         for session in list(self.sessions):

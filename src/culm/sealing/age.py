@@ -44,7 +44,7 @@ class Sealer:
 
     def whole(self, payload: Buffer) -> bytes:
         """Seal a payload that is in memory."""
-        if len(payload) > _CHUNK_BYTES:  # In pieces, because the library lets no other thread run between them.
+        if len(payload) > _CHUNK_BYTES:  # In pieces, because no other thread runs while the library encrypts one.
             return b"".join(self.pieces([payload]))
         sealed: bytes = self._library.encrypt(bytes(payload), self._recipients)
         return sealed

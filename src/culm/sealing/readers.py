@@ -35,6 +35,10 @@ def reader_of(name: str | bytes) -> str:
     """
     if isinstance(name, str) and AGE_KEY.fullmatch(name):
         return name
+    if isinstance(name, str) and name.upper().startswith(
+        "AGE-SECRET-KEY-"
+    ):  # The text is a secret, so it is not shown.
+        raise ConfigError("a secret age key is no reader: give the public key that belongs to it (age1...)")
     try:
         author = parse_author(name) if isinstance(name, str) else parse_author(name.hex())
     except ConfigError:
@@ -76,7 +80,7 @@ class Keyring:
     """
 
     identities: Mapping[bytes, Callable[[], Identity]] = field(default_factory=dict)
-    age_keys: tuple[str, ...] = ()
+    age_keys: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, keys: Iterable[Identity | str]) -> Keyring:

@@ -49,6 +49,19 @@ class Provenance:
             for (author, log_id), of_log in groupby(rows, key=lambda row: row[:2])
         }
 
+    def sizes(self, clump: bytes, more: int) -> dict[bytes, int]:
+        """The bytes that the logs of each author take in a clump.
+
+        They are those of entries, those held of payloads, those of fork proofs, and ``more`` for each of these entries.
+        Logs that are served in every clump are left out, because the owner has chosen to keep them. Reads every entry.
+        """
+        query = (
+            "SELECT author, sum(size) FROM (SELECT log, length(encoded) + payload_held + ?1 AS size FROM entries"
+            " UNION ALL SELECT log, length(first) + length(second) + 2 * ?1 FROM forks) JOIN logs ON logs.id = log"
+            " JOIN log_clumps USING (author, log_id) WHERE clump = ?2 GROUP BY author"
+        )
+        return dict(self._database.read(query, (more, clump), BYTES, COUNT))
+
     def has_clump_beside(self, clump: bytes) -> bool:
         """Whether any log has a mark of another clump than this one. Costs two look-ups, not one for each log."""
         query = (

@@ -283,7 +283,7 @@ class BushbabySession(Session[bushbaby.Event]):
         ledger.shown(entry.log, entry.seq)
         ledger.received(entry.log, entry.seq)
         self.driver.heard_news()
-        return policy.admits_author(entry.author) and (policy.curate is None or policy.curate(entry, payload))
+        return policy.admits_author(entry.author) and policy.keeps(entry, payload)
 
     async def _was_stored(self, report: ImportReport, entries: list[Entry]) -> None:
         refused = {place for place, _ in report.refused}
@@ -329,7 +329,10 @@ class BushbabySession(Session[bushbaby.Event]):
     async def _take_forks(self, proofs: list[ForkProof]) -> None:
         self.driver.heard_news()
         for proof in proofs:
-            if self.config.policy.admits_author(proof.author):
+            policy = self.config.policy
+            if policy.admits_author(proof.author) and (
+                policy.quotas is None or policy.quotas.takes_proof((proof.first, proof.second))
+            ):
                 self._doubts.knows(proof.log, proof.position)
                 await self._intake.add(proof.first, None)
                 await self._intake.add(proof.second, None)

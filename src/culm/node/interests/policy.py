@@ -15,6 +15,7 @@ from culm.bamboo import MAX_U64, Entry
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.quotas import Quotas
 from culm.ranges import Range, RangeSet, read_range, write_range
 from culm.staging import replace_text
 from culm.types import Log
@@ -42,7 +43,8 @@ class Policy:
     ``own``, our identities, are wanted in any case: somebody who has restored an old backup must get the end of their
     log back before they append to it, because otherwise they would fork it. ``promote`` names logs that are sent to
     every peer unasked. ``curate`` is called with each entry and its payload before it is kept; what it refuses is
-    neither kept nor passed on. ``origins`` is set by ``culm.node.storage.source``; None: all logs belong to the clump.
+    neither kept nor passed on. ``quotas``: how much of the logs of others is kept. ``origins`` is set by
+    ``culm.node.storage.source``; None: all logs belong to the clump.
     """
 
     allow_peers: frozenset[Key] = frozenset()
@@ -55,6 +57,7 @@ class Policy:
     promote: frozenset[Log] = frozenset()
     own: frozenset[Key] = frozenset()
     curate: Callable[[Entry, memoryview], bool] | None = field(default=None, compare=False)
+    quotas: Quotas | None = field(default=None, compare=False, repr=False)
     origins: Origins | None = field(default=None, compare=False, repr=False)
 
     def admits_peer(self, key: Key) -> bool:
@@ -70,12 +73,18 @@ class Policy:
         return len(self.interest(log)) > 0
 
     def interest(self, log: Log) -> RangeSet:
-        """What to ask for of a log; an empty set if its author is not admitted."""
-        if not self.admits_author(log[0]):
+        """What to ask for of a log; an empty set if its author is not admitted, or has used up a quota."""
+        if not self.admits_author(log[0]) or (self.quotas is not None and self.quotas.is_full(log)):
             return _NOTHING
         if self.hoard or self.interests is None or log[0] in self.own:
             return EVERYTHING
         return self.interests.get(log) or self.interests.get(log[0]) or _NOTHING
+
+    def keeps(self, entry: Entry, payload: memoryview) -> bool:
+        """Whether to keep an entry that came, as far as ``curate`` and the quotas say."""
+        return (self.curate is None or self.curate(entry, payload)) and (
+            self.quotas is None or self.quotas.takes(entry, len(payload))
+        )
 
     def shares(self, log: Log) -> bool:
         """Whether to announce and send a log. Every protocol asks this of each log that a peer may learn of."""
@@ -94,7 +103,7 @@ class Policy:
     @property
     def wants_everything(self) -> bool:
         """Whether everything is asked for of every log, so that nobody need look at single logs."""
-        return (self.hoard or self.interests is None) and not (self.allow_authors or self.block_authors)
+        return (self.hoard or self.interests is None) and not (self.allow_authors or self.block_authors or self.quotas)
 
     @property
     def hides_logs(self) -> bool:
@@ -142,7 +151,7 @@ class PolicyFile:
     def save(self, clump: bytes, policy: Policy) -> None:
         """Write the lists and interests of a clump; ``ConfigError`` if that fails, and then the file is as before.
 
-        ``hoard``, ``promote``, ``own`` and ``curate`` are not kept.
+        ``hoard``, ``promote``, ``own``, ``curate`` and ``quotas`` are not kept.
         """
         document = self._read()
         lists: dict[str, Any] = {name: sorted(key.hex() for key in getattr(policy, name)) for name in self._KEYS}

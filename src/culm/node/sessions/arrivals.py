@@ -30,6 +30,7 @@ from typing import NamedTuple, TypeVar
 
 from culm.bamboo import Entry, ForkProof
 from culm.errors import NotHeld, PayloadMismatch, StoreError
+from culm.node.interests.policy import Policy
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import AnyWorker, group_entries
 from culm.store import ImportReport, Overtaken, PayloadSink
@@ -99,24 +100,24 @@ class _Queue(deque[WorkT]):
 class Arrivals(Storing):
     """The way of one session to the store.
 
-    ``stored`` is called on the event loop with what became of each group or step. ``curate`` is asked before an entry
-    is kept, with its payload if that is small and came whole, otherwise with an empty one; what it refuses is dropped.
-    ``grew`` is called when more bytes of a large payload were written, so that greedy sessions can pass them on.
-    ``is_for_another`` says of an entry that only another session may write its payload now.
+    ``stored`` is called on the event loop with what became of each group or step. ``policy`` says of each entry whether
+    to keep it, by its payload if that is small and came whole, otherwise by an empty one, and by the quotas; what it
+    refuses is dropped. ``grew`` is called when more bytes of a large payload were written, so that greedy sessions can
+    pass them on. ``is_for_another`` says of an entry that only another session may write its payload now.
     """
 
     def __init__(
         self,
         worker: AnyWorker,
         stored: Callable[[ImportReport], None],
-        curate: Callable[[Entry, memoryview], bool] | None = None,
+        policy: Policy | None = None,
         grew: Callable[[Log], None] = lambda _: None,
         is_for_another: Callable[[Entry], bool] = lambda _: False,
     ) -> None:
         super().__init__()
         self._worker = worker
         self._stored = stored
-        self._curate = curate
+        self._policy = policy or Policy()
         self._grew = grew
         self._is_for_another = is_for_another
         # By request: an entry whose payload may be the next thing that the request brings, and the bytes so far.
@@ -164,7 +165,9 @@ class Arrivals(Storing):
         """Take the entries of a fork proof, whose signatures were checked; a single one contradicts an entry held."""
         proof = ForkProof.of(*entries) if len(entries) > 1 else None
         if proof is not None:
-            self._items.append(proof)
+            quotas = self._policy.quotas
+            if quotas is None or quotas.takes_proof(entries):
+                self._items.append(proof)
         else:
             self._add_item(entries[0], None)
 
@@ -194,13 +197,19 @@ class Arrivals(Storing):
                     self._add_job(PayloadReceived(request_id, entry, 0, bytes(data), complete=False, checked=False))
 
     def _add_item(self, entry: Entry, payload: bytes | None, *, is_hashed: bool = False) -> None:
-        if self._curate is not None and not self._curate(entry, memoryview(payload or b"")):
-            self._unwanted.add(entry.hash)
+        data = memoryview(payload or b"")
+        if not self._policy.keeps(entry, data):
+            # What a quota refuses is not noted: its log counts as full, and peers could make the set grow for ever.
+            if self._policy.curate is not None:
+                self._unwanted.add(entry.hash)
             return
         self._items.append(_Item(entry, payload, is_hashed))
 
     def _add_job(self, job: _Job) -> None:
         if job.entry.hash in self._unwanted:
+            return
+        quotas = self._policy.quotas
+        if quotas is not None and isinstance(job, PayloadReceived) and not quotas.takes_piece(job.entry, len(job.data)):
             return
         self._jobs.append(job)
         self._jobs_due += _is_last(job)

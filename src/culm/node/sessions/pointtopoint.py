@@ -45,7 +45,7 @@ class PointToPointSession(Session[EventT]):
     ) -> None:
         super().__init__(context, streams, connection, purpose)
         self.arrivals = Arrivals(
-            context.worker, self._was_stored, context.config.policy.curate, context.grew, self._is_for_another
+            context.worker, self._was_stored, context.config.policy, context.grew, self._is_for_another
         )
         self._source = context.source
         self._mixed: list[Place] = []  # Payloads whose pieces from several peers proved wrong together.

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from threading import RLock
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -22,6 +23,7 @@ from culm.bamboo import Entry, ForkProof
 from culm.errors import Place
 from culm.node.culm.offers import newest_held
 from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import ENTRY_BYTES
 from culm.store import ReadableStore, SQLiteStore, StoredEntry
 from culm.store.lookup import Lookup
 from culm.transfer import Kept
@@ -205,3 +207,12 @@ class StoreSource:
         self._fetching[log, seq] -= 1
         if self._fetching[log, seq] <= 0:
             del self._fetching[log, seq]
+
+
+def sizes_in(path: Path, clump: bytes) -> dict[bytes, int]:
+    """What the logs of each author in a clump take, as ``Quotas`` counts it. Costs a look at every entry.
+
+    It has a connection of its own: the look may take seconds, and nobody should wait for it.
+    """
+    with SQLiteStore(path, read_only=True) as store:
+        return store.sizes(clump, ENTRY_BYTES)

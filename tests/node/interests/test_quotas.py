@@ -1,0 +1,293 @@
+"""Quotas: what the logs of others may take, and a node that carries logs for members who cannot reach each other."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from culm.bamboo import Identity
+from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import AUTHOR_BYTES, ENTRY_BYTES, QuotaLimits, Quotas, weight_of
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.service import NodeService
+from culm.node.storage.source import sizes_in
+from culm.sealing import Keyring, Sealer, opened, reader_of
+from culm.store import Draft
+from culm.testing import LogBuilder, build_log
+from tests.blank import blank_store
+from tests.node.links import CONFIG, run
+from tests.node.peers import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.node.links import Party
+
+CLUMP = b"carried"
+ME, OTHER = (build_log(20, seed=seed, payload_size=1000) for seed in (11, 12))
+AUTHOR, LOG = ME.entries[0].author, ME.entries[0].log
+ENTRY = weight_of(ME.entries[0])
+
+
+def quotas(total: int = 0, author: int = 0) -> tuple[Quotas, list[None]]:
+    """Quotas, and a list that grows with each call of ``changed``."""
+    calls: list[None] = []
+    return Quotas(QuotaLimits(total, author), {ME.identity.public} - {AUTHOR}, lambda: calls.append(None)), calls
+
+
+def test_what_counts() -> None:
+    """An entry counts its bytes, those of its payload that came, and a part for its rows; an author counts once."""
+    tally, _ = quotas(author=1_000_000)
+    assert len(ME.entries[0].encoded) + ENTRY_BYTES == ENTRY
+    assert tally.takes(ME.entries[0], 1000)
+    assert AUTHOR_BYTES + ENTRY + 1000 == tally.total
+    assert tally.takes(ME.entries[0], 0)
+    assert tally.takes_piece(ME.entries[0], 600)
+    assert AUTHOR_BYTES + 2 * ENTRY + 1600 == tally.total
+
+
+def test_the_limit_of_an_author() -> None:
+    """A log is full with the first entry that does not fit; other authors are not."""
+    tally, calls = quotas(author=AUTHOR_BYTES + 2 * (ENTRY + 1000) + 900)
+    assert [True, True, False, False] == [tally.takes(ME.entries[0], 1000) for _ in range(4)]
+    assert [None] == calls
+    assert tally.is_full(LOG)
+    assert not tally.takes_piece(ME.entries[0], 1)
+    assert tally.takes(OTHER.entries[0], 1000)
+    assert not tally.is_full(OTHER.entries[0].log)
+
+
+def test_the_limit_of_the_clump() -> None:
+    """All authors together fill the clump; who comes later is refused, and asked for nothing."""
+    tally, calls = quotas(total=2 * AUTHOR_BYTES)
+    assert tally.takes(ME.entries[0], 1000)
+    assert not tally.takes(OTHER.entries[0], 1000), "a new author costs a part, too"
+    assert tally.takes(ME.entries[1], 1000)
+    assert [None] == calls
+
+
+def test_claims_take_no_room() -> None:
+    """An entry whose payload cannot fit is refused; one whose payload could fit counts only what came of it."""
+    log = LogBuilder(Identity(bytes([9]) * 32), 1)
+    small, large = log.make(1, bytes(1000)), log.make(1, bytes(100_000))
+    tally, _ = quotas(total=60_000)
+    assert tally.takes(small, 0)
+    assert AUTHOR_BYTES + weight_of(small) == tally.total
+    assert not tally.takes(large, 0)
+    assert AUTHOR_BYTES + weight_of(small) == tally.total
+
+
+def test_fork_proofs_count() -> None:
+    """A fork proof counts its two entries, and is refused where there is no room."""
+    pair = ME.entries[4], ME.make(5, b"another")
+    weight = sum(map(weight_of, pair))
+    tally, _ = quotas(author=AUTHOR_BYTES + weight + 100)
+    assert [True, False] == [tally.takes_proof(pair) for _ in range(2)]
+    assert AUTHOR_BYTES + weight == tally.total
+
+
+def test_a_new_sum() -> None:
+    """Summing up lifts what the tally had too high, and counts authors as before; a sum over the limit is full."""
+    tally, _ = quotas(author=AUTHOR_BYTES + 2000)
+    assert not tally.takes(ME.entries[0], 5000)
+    tally.begin({AUTHOR: 1999})
+    assert AUTHOR_BYTES + 1999 == tally.total
+    assert not tally.is_full(LOG)
+    tally.begin({AUTHOR: 2000})
+    assert tally.is_full(LOG)
+
+
+def test_what_comes_during_a_sum() -> None:
+    """What is on its way while the store is summed up counts, although the sum does not have it."""
+    tally, _ = quotas(author=1_000_000)
+    assert tally.takes(ME.entries[0], 1000)
+    tally.mark()
+    assert tally.takes(ME.entries[1], 1000)
+    assert tally.takes(OTHER.entries[1], 1000)
+    tally.begin({AUTHOR: ENTRY + 1000})
+    during = sum(weight_of(log.entries[1]) + 1000 for log in (ME, OTHER))
+    assert 2 * AUTHOR_BYTES + ENTRY + 1000 + during == tally.total
+
+
+def test_a_log_with_an_entry_that_does_not_fit() -> None:
+    """A log whose next entry does not fit is full, and other logs of the author are not."""
+    author = Identity(bytes([9]) * 32)
+    tally, calls = quotas(author=60_000)
+    large, small = (LogBuilder(author, log_id).make(1, bytes(size)) for log_id, size in ((1, 100_000), (2, 100)))
+    assert not tally.takes(large, 0)
+    assert not tally.takes_piece(large, 10)
+    assert tally.takes(small, 100)
+    assert (True, False) == (tally.is_full(large.log), tally.is_full(small.log))
+    assert [None] == calls
+
+
+def test_strangers_cannot_fill_the_memory() -> None:
+    """Refused logs are remembered up to a limit, and not at all while the clump is full."""
+    tally, calls = quotas(total=AUTHOR_BYTES)
+    tally.begin({AUTHOR: 0})
+    stranger = Identity(bytes([9]) * 32)
+    for number in range(50):
+        assert not tally.takes(LogBuilder(stranger, number).make(1, b""), 0)
+    assert [None] == calls
+    assert not tally._full
+    tally, _ = quotas(author=60_000)
+    large = LogBuilder(stranger, 0).make(1, bytes(100_000))
+    for number in range(10_001):
+        tally._refuse((stranger.public, number))
+    assert 1 == len(tally._full)
+    assert not tally.takes(large, 0)
+
+
+def test_our_own_logs() -> None:
+    """Our own logs count nothing and are never refused."""
+    tally = Quotas(QuotaLimits(1, 1), {AUTHOR}, lambda: None)
+    tally.begin({AUTHOR: 10**9})
+    assert tally.takes(ME.entries[0], 10**9)
+    assert (0, False) == (tally.total, tally.is_full(LOG))
+
+
+def test_what_the_store_has(tmp_path: Path) -> None:
+    """The sum of a store is what the tally counts: entries, payloads, forks; of the logs of the clump alone."""
+    path = tmp_path / "store.db"
+    with blank_store(path) as store:
+        for clump, log in ((CLUMP, ME), (b"other", OTHER)):
+            store.receive_in(clump)
+            store.add(log.items())
+        store.append(Identity(bytes([7]) * 32), 1, [b"own"])
+        whole = sum(weight_of(entry) + entry.size for entry in ME.entries)
+        assert {AUTHOR: whole} == sizes_in(path, CLUMP)
+        another = ME.make(20, b"another")
+        store.receive_in(CLUMP)
+        store.add([(another, None)])
+        proof = weight_of(ME.entries[19]) + weight_of(another)
+        assert {AUTHOR: whole + weight_of(another) + proof} == sizes_in(path, CLUMP)
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def node(
+    party: Party, scheme: str, limits: QuotaLimits | None = None
+) -> AsyncIterator[tuple[NodeService, PeerUrl]]:
+    """A node of the clump that listens; with limits, it carries."""
+    stop, places = asyncio.Event(), asyncio.Queue[PeerUrl]()
+    policy = Policy(hoard=limits is not None)
+    service = NodeService(
+        party.identity, replace(CONFIG, clump=CLUMP, policy=policy, quotas=limits or QuotaLimits()), party.store
+    )
+    listen = [PeerUrl.parse(f"{scheme}://127.0.0.1:0", schemes=LISTENER_SCHEMES, may_be_zero=True)]
+    task = asyncio.create_task(service.run(listen, [], stop=stop, listening=places.put_nowait))
+    yield service, await places.get()
+    stop.set()
+    await task
+
+
+def taken(party: Party) -> dict[bytes, int]:
+    """What the store of a party has of each author, as quotas count it."""
+    return {author: size + AUTHOR_BYTES for author, size in sizes_in(party.store.path, CLUMP).items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_a_hostile_member(parties: list[Party], scheme: str) -> None:
+    """A member who publishes without end gets its quota and no more; an honest member is carried, before and after."""
+    carrier, hostile, honest = parties
+    for _ in range(80):
+        hostile.store.append(hostile.identity, 1, [bytes(2000)])
+    hostile.store.append(hostile.identity, 2, [bytes(500_000)])
+    for _ in range(5):
+        honest.store.append(honest.identity, 1, [bytes(2000)])
+    limits = QuotaLimits(total=400_000, author=100_000)
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            _, url = await stack.enter_async_context(node(carrier, scheme, limits))
+            callers = [(await stack.enter_async_context(node(member, scheme)))[0] for member in (hostile, honest)]
+            for caller in callers:
+                caller.contact(url)
+            log = honest.identity.public, 1
+            await until(lambda: len(carrier.holds().get(log, ())) == 5)
+            await asyncio.sleep(30)  # Time for the node to sum up, and for the hostile member to try again.
+            honest.store.append(honest.identity, 1, [b"news"])
+            for session in callers[1].sessions:
+                session.store_changed()
+            await until(lambda: len(carrier.holds()[log]) == 6)
+
+    run(main)
+    sizes = taken(carrier)
+    assert 50_000 < sizes[hostile.identity.public] <= 100_000
+    assert sum(sizes.values()) <= 400_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby"])
+def test_a_member_with_many_keys(parties: list[Party], scheme: str) -> None:
+    """Keys cost nothing, so the quota of the clump holds against them all together, and what it has is served."""
+    carrier, hostile, _ = parties
+    for seed in range(30):
+        hostile.store.receive_in(CLUMP)
+        hostile.store.add(build_log(3, seed=100 + seed, payload_size=5000).items())
+    limits = QuotaLimits(total=300_000, author=100_000)
+
+    async def main() -> None:
+        async with node(carrier, scheme, limits) as (_, url), node(hostile, scheme) as (calling, _):
+            calling.contact(url)
+            await asyncio.sleep(30)
+
+    run(main)
+    assert 200_000 < sum(taken(carrier).values()) <= 300_000
+
+
+@pytest.mark.slow
+def test_two_who_cannot_reach_each_other(parties: list[Party]) -> None:
+    """Two members meet at a carrier, and read each other's sealed logs; the carrier's home has no byte of them."""
+    carrier, alice, bob = parties
+    _carry(carrier, alice, bob, 20)
+
+
+@pytest.mark.slow
+def test_a_thousand_sealed_logs(parties: list[Party]) -> None:
+    """The same with 1,000 logs: every file of the carrier's home is searched for every plaintext."""
+    carrier, alice, bob = parties
+    _carry(carrier, alice, bob, 1000)
+
+
+def _carry(carrier: Party, alice: Party, bob: Party, count: int) -> None:
+    sealer = Sealer([reader_of(bob.identity.public)])
+    plain = [f"plaintext number {number:06} of {count}".encode() for number in range(count)]
+    drafts = [Draft(alice.identity, log_id, [sealer.whole(text)]) for log_id, text in enumerate(plain[:-1])]
+    alice.store.append_each(drafts)
+    plain[-1] += bytes(1_100_000)  # A payload of its own file.
+    alice.store.append(alice.identity, count - 1, sealer.pieces([plain[-1]]))
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            _, url = await stack.enter_async_context(node(carrier, "culm", QuotaLimits(10**8, 10**8)))
+            for member in (alice, bob):
+                calling, _ = await stack.enter_async_context(node(member, "culm"))
+                calling.contact(url)
+            while sum(log.payloads for log in bob.store.logs()) < count:
+                await asyncio.sleep(0.5)
+
+    run(main)
+    keyring = Keyring.of([bob.identity])
+    for log_id, text in enumerate(plain):
+        stored = bob.store.get(next(bob.store.entries((alice.identity.public, log_id))).entry.place)
+        assert stored is not None
+        assert text == b"".join(opened(bob.store.payload(stored), keyring))
+    _search(carrier.store.path, plain)
+
+
+def _search(store: Path, plain: list[bytes]) -> None:
+    files = [file for file in store.parent.rglob("*") if file.is_file() and store.name in str(file)]
+    found = b"\n".join(file.read_bytes() for file in files)
+    assert len(found) > 1_100_000
+    assert b"age-encryption.org/v1\n" in found
+    assert [] == [text for text in plain if text[:40] in found]
+    assert b"plaintext number" not in found

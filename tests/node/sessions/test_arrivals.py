@@ -17,7 +17,7 @@ from culm.node.storage.source import StoreSource
 from culm.store import ImportReport, PayloadState
 from culm.store import sqlite as store_module
 from culm.testing import LogBuilder, build_log
-from culm.transfer import EntryReceived, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadReceived
 from tests.node.links import Party, run
 from tests.node.peers import Peer, key, sync
 from tests.node.proposing import ProposalPeer
@@ -139,6 +139,25 @@ def test_what_the_connection_has_not_hashed_the_store_hashes(
     run(main)
     assert ([] if all(checked) else [1, 2]) == hashed
     assert [True, True] == [stored.payload_complete for stored in party.store.entries(key(log))]
+
+
+def test_entries_that_come_together(parties: list[Party]) -> None:
+    """Of entries in one event, all are stored with their payloads, those of more than 64 KiB by way of a sink."""
+    party, log = parties[0], build_log(3, payload_size=10)
+    log.append(bytes(70_000))
+    log.append(b"last")
+    report = ImportReport()
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, report.merge)
+        arrivals.take(EntriesReceived(1, [(entry, log.payloads[entry.hash]) for entry in log.entries]))
+        arrivals.end_of_chunk()
+        await arrivals.close()
+
+    run(main)
+    assert (5, 5, []) == (report.added, report.payloads, report.refused)
+    stored = list(party.store.entries(key(log)))
+    assert [log.payloads[entry.hash] for entry in log.entries] == [b"".join(party.store.payload(one)) for one in stored]
 
 
 def test_a_part_of_a_payload_is_not_taken_for_the_whole(parties: list[Party]) -> None:

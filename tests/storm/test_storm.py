@@ -17,7 +17,7 @@ from storm.plan import CLUMPS, SCHEMES, draw
 from storm.seeds import KINDS, failure_text, run_seed, run_seeds
 from storm.world import Outcome
 
-SEEDS = 24
+SEEDS = 36
 A_PART = 3
 A_CULM_SEED = 25  # two nodes, culm://, with trouble: quick
 A_SEED_OF_TWO_CLUMPS = 8029

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = MARKS
 
-CASES = 8 * FACTOR
+CASES = 12 * FACTOR
 LONGEST = 40
 EVERYTHING = RangeSet([Range(1)])
 

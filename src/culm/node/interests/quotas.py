@@ -66,7 +66,7 @@ class Quotas:
         self._since = Counter[bytes]()
 
     def begin(self, sizes: Mapping[bytes, int]) -> None:
-        """Begin with what the store has of each author, in bytes as ``weight_of`` has them, and the bytes since ``mark``.
+        """Begin with what the store has of each author, as ``weight_of`` counts it, and the bytes since ``mark``.
 
         Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low.
         """

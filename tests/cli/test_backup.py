@@ -260,7 +260,9 @@ def test_links_in_a_folder(full: Culm, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["objects", "texts", "lists", "long"])
+@pytest.mark.parametrize(
+    "kind", ["objects", "long", *(pytest.param(k, marks=pytest.mark.long) for k in ("texts", "lists"))]
+)
 def test_a_small_archive_with_a_huge_manifest(full: Culm, tmp_path: Path, kind: str) -> None:
     """A few kilobytes that become a manifest of 45 MB are refused without making objects of it."""
     kinds = {"objects": b'"a%07d":{},', "texts": b'"a%07d":"b",', "lists": b"[[]],      %d", "long": b" " * 14 + b"%d"}

@@ -216,7 +216,10 @@ def test_scenarios_that_cannot_be(parameters: dict[str, Any], reason: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(("logs", "grown", "more", "payload"), [(7, 5, 4, 1000), (40, 20, 3, 10), (3, 2, 150, 100)])
+@pytest.mark.parametrize(
+    ("logs", "grown", "more", "payload"),
+    [(7, 5, 4, 1000), *(pytest.param(*size, marks=pytest.mark.long) for size in ((40, 20, 3, 10), (3, 2, 150, 100)))],
+)
 def test_costs_are_those_of_real_sessions(protocol: str, logs: int, grown: int, more: int, payload: int) -> None:
     """What is reckoned for a session is within 1 % of what two nodes send in a real one of that size."""
     real = hold_session(protocol, logs, grown, more, payload)

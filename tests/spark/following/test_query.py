@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("signatures", ["all", "heads"])
+@pytest.mark.parametrize("signatures", ["all", pytest.param("heads", marks=pytest.mark.long)])
 def test_any_order_gives_the_verdicts_of_one_run(spark: SparkSession, tmp_path: Path, signatures: str) -> None:
     """The feed replayed, by Spark and row by row, and the state, are what one run over all entries says.
 

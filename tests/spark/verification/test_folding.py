@@ -48,7 +48,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("signatures", ["all", "heads"])
+@pytest.mark.parametrize("signatures", [pytest.param("all", marks=pytest.mark.long), "heads"])
 def test_nothing_is_forgotten(tmp_path: Path, signatures: str) -> None:
     """Runs with folding between them come to what one run over everything comes to."""
     parts = Parts(tmp_path, signatures)

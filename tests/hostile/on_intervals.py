@@ -33,9 +33,10 @@ CREDIT = 1024  # that a node gives
 
 async def _tells(field: Field, *parts: bytes) -> str:
     wire = await Wire.dial(field.target, "intervals", field.address)
+    reading = asyncio.create_task(wire.swallow())
     with suppress(Cut):
         await wire.send(*parts)
-    await wire.swallow()
+    await reading
     return CUT
 
 
@@ -51,7 +52,8 @@ async def too_many(field: Field) -> str:
     give its credit back.
     """
     logs = field.target.logs
-    return await _tells(field, *(request(number, logs[number % len(logs)], lazy=True) for number in range(CREDIT + 1)))
+    asked = [request(number, logs[number % len(logs)], lazy=True) for number in range(CREDIT + 1)]
+    return await _tells(field, b"".join(asked))
 
 
 async def overflows_credit(field: Field) -> str:

@@ -30,9 +30,10 @@ MOST = 1024  # proposals at a time
 
 async def _tells(field: Field, *parts: bytes) -> str:
     wire = await Wire.dial(field.target, "proposals", field.address)
+    reading = asyncio.create_task(wire.swallow())
     with suppress(Cut):
         await wire.send(*parts)
-    await wire.swallow()
+    await reading
     return CUT
 
 
@@ -66,7 +67,7 @@ async def too_many(field: Field) -> str:
     They are for logs that the node has: refused ones would give their credit back while the others arrive.
     """
     logs = field.target.logs
-    return await _tells(field, SETUP, *(control(proposal(2 * n, logs[n % len(logs)])) for n in range(MOST + 1)))
+    return await _tells(field, SETUP, control(*(proposal(2 * n, logs[n % len(logs)]) for n in range(MOST + 1))))
 
 
 async def overflows_grant(field: Field) -> str:

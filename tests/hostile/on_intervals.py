@@ -48,11 +48,10 @@ def request(number: int, log: tuple[bytes, int], *, lazy: bool = False) -> bytes
 async def too_many(field: Field) -> str:
     """Has more requests open than it has credit for.
 
-    They are for logs that the node has and that may grow, so none of them is over while the others arrive: that would
-    give its credit back.
+    They are for a log that the node has, and it may send nothing of it: so none of them is over while the others
+    arrive, which would give its credit back.
     """
-    logs = field.target.logs
-    asked = [request(number, logs[number % len(logs)], lazy=True) for number in range(CREDIT + 1)]
+    asked = [request(number, field.target.large_log) for number in range(CREDIT + 1)]
     return await _tells(field, b"".join(asked))
 
 

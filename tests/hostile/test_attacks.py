@@ -16,7 +16,7 @@ from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import sync_once
 from tests.hostile.node import Node, fill, is_confirmed
 from tests.hostile.table import ATTACKS
-from tests.hostile.trial import try_once
+from tests.hostile.trial import Tried, try_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,10 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="costs are read from /proc, addresses are 127.x.y.z"),
     pytest.mark.xdist_group("hostile"),  # one node for all
 ]
+_TRIES = 3
+_IMPATIENT = "the peer sent nothing for"  # Three seconds: a busy machine needs them for what the peer has sent.
+    "the peer sent nothing for"  # The node has three seconds for a peer; on a busy machine it needs them itself.
+)
 _MORE_MEMORY, _MORE_CPU = 2, 10  # times the limits, which `make hostile` holds to: this runs on any machine
 QUICK = [attack for attack in ATTACKS if attack.is_quick]
 ASKED = (
@@ -79,11 +83,21 @@ def _served(home: Path, *, parts: bool) -> Iterator[Node]:
     assert report.problems == []
 
 
+def _tried(attack: Attack, node: Node) -> Tried:
+    """Try an attack, again if the node was too busy to come to what it has against it."""
+    for number in range(_TRIES):
+        address = f"127.9.{QUICK.index(attack) + 1}.{1 + 50 * number}"
+        tried = try_once(attack, node, address)
+        if attack.says is None or tried.reason is not None or not node.wait_for_reason(_IMPATIENT, address, 0):
+            break
+    return tried
+
+
 @pytest.mark.parametrize("attack", QUICK, ids=[attack.id for attack in QUICK])
 def test_attack(attack: Attack, request: pytest.FixtureRequest) -> None:
     """The attacker gets what it should and no more, and what the node spends on it is bounded."""
     node: Node = request.getfixturevalue("partial_node" if attack.parts else "node")
-    tried = try_once(attack, node, f"127.9.{QUICK.index(attack) + 1}.1")
+    tried = _tried(attack, node)
     assert node.lives
     assert re.search(attack.gets, tried.got)
     assert attack.says is None or tried.reason is not None

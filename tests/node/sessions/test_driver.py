@@ -109,12 +109,10 @@ class Listening(Speaker[int]):
         self.told.append("flush")
 
 
-async def driven(
-    talk: Callable[[Listening, Driver[int], Any], Any], kind: type[Listening] = Listening
-) -> tuple[Listening, CulmError | None]:
+async def driven(talk: Callable[[Listening, Driver[int], Any], Any]) -> tuple[Listening, CulmError | None]:
     """Run a driver while a test is its peer; the speaker, and why the session ended, None if the test ended it."""
     near, far = await stream_pair()
-    speaker = kind(near[1])
+    speaker = Listening(near[1])
     computing = Computing(SURROUNDINGS)
     driver = Driver(speaker, near, computing.share())
     task = asyncio.create_task(driver.run())
@@ -168,32 +166,6 @@ def test_what_is_a_sign_of_life(whole: bool, lives: bool) -> None:
     _, ended = run(lambda: driven(talk))
     assert lives is (ended is None), ended
     assert lives or isinstance(ended, PeerSilent)
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_a_peer_is_not_silent_while_what_it_said_is_dealt_with(*, whole: bool) -> None:
-    """A node that is slow does not take the time it needs for a chunk for the peer's silence, nor count it later."""
-
-    class Slow(Listening):
-        hears_whole_messages = whole
-
-        async def handle(self, events: list[int]) -> None:
-            await asyncio.sleep(1.5 * LIMITS.idle_seconds)
-            await super().handle(events)
-
-    async def talk(_speaker: Listening, _driver: Driver[int], far: Any) -> None:
-        for letter in b"abc":
-            far[1].write(bytes([letter]))
-        await asyncio.sleep(2.3 * LIMITS.idle_seconds)  # The peer is silent for less than it may after the chunk.
-
-    speaker, ended = run(lambda: driven(talk, Slow))
-    assert (bytes(speaker.heard), ended) == (b"abc", None)
-
-    async def say_no_more(_speaker: Listening, _driver: Driver[int], far: Any) -> None:
-        far[1].write(b"a")
-        await asyncio.sleep(2.7 * LIMITS.idle_seconds)
-
-    assert isinstance(run(lambda: driven(say_no_more, Slow))[1], PeerSilent)
 
 
 def test_a_peer_that_does_not_read_is_not_read_from_without_end() -> None:

@@ -117,7 +117,7 @@ class Driver(Generic[EventT]):
             if self._is_counted:
                 speaker.stats.bytes_received += len(data)
             self.is_taking = True
-            at, began = 0, clock()
+            at = 0
             while at < len(data):
                 async with self.lock:
                     portion = self._portion.size(is_alone=not self._share.has_others)
@@ -132,8 +132,6 @@ class Driver(Generic[EventT]):
                 if unsent(self._writer) < WRITE_BYTES:  # Otherwise a large message would be queued as fast as we read.
                     self._put_out()  # Credit goes out at once: the peer may wait for it, and composing takes a while.
             self.is_taking = False
-            # While we dealt with the chunk we read nothing, so that time says nothing about the peer.
-            self.heard_at += clock() - max(began, self.heard_at)
             if unsent(self._writer) > _MOST_UNSENT:
                 await self._writer.drain()
             self.wake()
@@ -272,5 +270,5 @@ class Driver(Generic[EventT]):
             self._unsent_at = None
         if self._unsent_at is not None and now - self._unsent_at > most:
             raise PeerSilent(f"the peer has not read what we sent for {most:g} s")
-        if now - self.heard_at > most and not (self.is_taking or self._speaker.may_be_silent):
+        if now - self.heard_at > most and not self._speaker.may_be_silent:
             raise PeerSilent(f"the peer sent nothing for {most:g} s")

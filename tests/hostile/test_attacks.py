@@ -30,8 +30,6 @@ pytestmark = [
 ]
 _TRIES = 3
 _IMPATIENT = "the peer sent nothing for"  # Three seconds: a busy machine needs them for what the peer has sent.
-    "the peer sent nothing for"  # The node has three seconds for a peer; on a busy machine it needs them itself.
-)
 _MORE_MEMORY, _MORE_CPU = 2, 10  # times the limits, which `make hostile` holds to: this runs on any machine
 QUICK = [attack for attack in ATTACKS if attack.is_quick]
 ASKED = (

@@ -20,6 +20,7 @@ from culm.intervals import (
     Regular,
 )
 from culm.testing.builders import build_log
+from tests.changed import changed
 from tests.intervals.pair import Side
 from tests.memory import MemoryStore
 
@@ -72,15 +73,6 @@ def outcome(
         fault = str(error)
     places = [(str(ours.state), ours.index, ours.offset) for ours in connection.ours.requests.values()]
     return events, fault, connection.ours.window, places
-
-
-def changed(rng: random.Random, data: bytes) -> bytes:
-    """Bytes with a few changes, or none."""
-    found = bytearray(data)
-    for _ in range(rng.choice((0, 0, 1, 2))):
-        at = rng.randrange(len(found))
-        found[at : at + rng.randrange(3)] = rng.choice((b"", b"\x00", b"\x01", b"\xff", rng.randbytes(2)))
-    return bytes(found)
 
 
 @pytest.mark.parametrize("options", [{}, {"verified": False}, {"least_size": 5}, {"greatest_size": 100}])

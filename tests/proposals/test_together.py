@@ -14,6 +14,7 @@ from culm.proposals import EVERYTHING, Eagerness
 from culm.proposals.messages import Wish
 from culm.testing.builders import LogBuilder
 from culm.transfer import EntryReceived
+from tests.changed import changed
 from tests.proposals.examples import IDENTITY
 from tests.proposals.victim import Victim, offer, pay
 
@@ -53,15 +54,6 @@ def outcome(proposal: Proposal, wish: Eagerness, held: tuple[int, ...], data: by
     living = victim.connection.exchanges.values()
     places = [(one.incoming.index, one.incoming.offset, list(one.incoming.passed), one.said) for one in living]
     return victim.events, fault, said, places
-
-
-def changed(rng: random.Random, data: bytes) -> bytes:
-    """Bytes with a few changes, or none."""
-    found = bytearray(data)
-    for _ in range(rng.choice((0, 0, 1, 2))):
-        at = rng.randrange(len(found))
-        found[at : at + rng.randrange(3)] = rng.choice((b"", b"\x00", b"\x01", b"\xff", rng.randbytes(2)))
-    return bytes(found)
 
 
 ALL = EVERYTHING

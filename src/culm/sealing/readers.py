@@ -35,9 +35,8 @@ def reader_of(name: str | bytes) -> str:
     """
     if isinstance(name, str) and AGE_KEY.fullmatch(name):
         return name
-    if isinstance(name, str) and name.upper().startswith(
-        "AGE-SECRET-KEY-"
-    ):  # The text is a secret, so it is not shown.
+    # The text is a secret, so it is not shown.
+    if isinstance(name, str) and name.upper().startswith("AGE-SECRET-KEY-"):
         raise ConfigError("a secret age key is no reader: give the public key that belongs to it (age1...)")
     try:
         author = parse_author(name) if isinstance(name, str) else parse_author(name.hex())

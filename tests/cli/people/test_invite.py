@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
@@ -200,14 +199,7 @@ def test_no_room_for_the_code(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("key")
 def test_no_library_for_the_code(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library the URL is printed alone, with a word on how to get the code."""
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name == "segno":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "segno", None)  # as Python notes that there is none
     at_a_terminal(monkeypatch, 80)
     made = culm("invite", *ADDRESS)
     assert made.out.count("\n") == 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -78,14 +78,7 @@ def test_the_tree_of_parsers() -> None:
 
 def test_without_the_library(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the library there is one line that says how to get it; a shell that is not known is a wrong call."""
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name == "shtab":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "shtab", None)  # as Python notes that there is none
     result = culm("completion", "bash")
     assert (result.code, result.out) == (2, "")
     assert result.err == "culm: completion needs a library: pip install 'culm[terminal]'\n"

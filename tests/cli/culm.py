@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from culm.cli import main
+from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import pytest
@@ -62,3 +65,17 @@ def start(home: Path, *arguments: object, **settings: Any) -> subprocess.Popen[s
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **settings
     )
+
+
+@contextmanager
+def serving(home: Path, *arguments: object, port: int = 0) -> Iterator[str]:
+    """A node in a process of its own, which is killed at the end; its address."""
+    process = start(home, "serve", "--listen", f"culm://127.0.0.1:{port}", *arguments)
+    try:
+        assert process.stdout is not None
+        word, url = process.stdout.readline().split()
+        assert word == "listening"
+        yield url
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from culm.cli.nodeoptions import settings_of
-from tests.cli.culm import Culm, start
-from tests.patience import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@contextmanager
-def carrying(home: Culm, *arguments: object) -> Iterator[str]:
-    """A carrier in a process of its own; its address."""
-    process = start(home.home, "serve", "--carry", "x", "--listen", "culm://127.0.0.1:0", *arguments)
-    try:
-        assert process.stdout is not None
-        word, url = process.stdout.readline().split()
-        assert word == "listening"
-        yield url
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE)
+from tests.cli.culm import Culm, serving
 
 
 def test_meeting_at_a_carrier(culm: Culm) -> None:
@@ -36,7 +17,7 @@ def test_meeting_at_a_carrier(culm: Culm) -> None:
         home("init")
     reader, author = (home("identity", "show").out.strip() for home in (bob, culm))
     culm("append", 1, "--text", "a word between the two of us", "--for", reader)
-    with carrying(carrier) as url:
+    with serving(carrier.home, "--carry", "x") as url:
         assert culm("sync", url, "--clump", "x", "--json").json["entries_sent"] == 1
         assert bob("sync", url, "--clump", "x", "--json").json["entries_received"] == 1
     assert "a word between the two of us" == bob("show", f"{author}/1/1", "--payload").out
@@ -52,7 +33,7 @@ def test_a_quota_of_the_carrier(culm: Culm) -> None:
     carrier("init")
     for _ in range(10):
         culm("append", 1, "--text", "x" * 10_000)
-    with carrying(carrier, "--author-quota", "50kB") as url:
+    with serving(carrier.home, "--carry", "x", "--author-quota", "50kB") as url:
         assert culm("sync", url, "--clump", "x").code == 0
     assert 1 <= carrier("logs", "--json").json[0]["entries"] <= 3
 

@@ -20,7 +20,7 @@ from culm.spark.source.spool import BEGINNING, Spool
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder, build_log
 from culm.wire.places import author_text, log_text
-from tests.cli.culm import start
+from tests.cli.culm import serving
 from tests.docs.pages import blocks
 from tests.patience import PATIENCE
 
@@ -36,20 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 PAGE = Path(__file__).parents[3] / "docs" / "spark-stream.md"
-
-
-@contextmanager
-def serving(home: Path, *arguments: object, port: int = 0) -> Iterator[str]:
-    """A node in a process of its own; its address."""
-    process = start(home, "serve", "--listen", f"culm://127.0.0.1:{port}", *arguments)
-    try:
-        assert process.stdout is not None
-        word, url = process.stdout.readline().split()
-        assert word == "listening"
-        yield url
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE)
 
 
 @pytest.fixture

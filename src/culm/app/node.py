@@ -30,6 +30,7 @@ from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
+from culm.node.surroundings import present
 from culm.node.sync import SyncSummary
 from culm.ranges import RangeSet
 from culm.sealing import Keyring, Sealer, is_sealed, opened, readers_of
@@ -154,7 +155,12 @@ class Node:
         except BaseException:
             store.close()
             raise
-        config = replace(self._config, clump=quarters.clump or b"", policy=policy)
+        config = replace(
+            self._config,
+            clump=quarters.clump or b"",
+            policy=policy,
+            surroundings=present(self._config.surroundings),
+        )
         engine = NodeService(quarters.identity, config, store, quarters.kept())
         engine.watchers.add(self._tell_subscriptions)
         beside = None if watch is None else partial(watch.run, engine.change_policy)

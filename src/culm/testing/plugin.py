@@ -1,7 +1,7 @@
 """Fixtures for pytest, which finds this module by its entry point where Culm is installed.
 
-Every run of pytest on the machine loads it, also those that have nothing to do with Culm. So it imports no other part of
-Culm before a fixture is used, and its one hook only looks at the fixtures of a test. To leave it out, give
+Every run of pytest on the machine loads it, also those that have nothing to do with Culm. So it imports no other part
+of Culm before a fixture is used, and its one hook only looks at the fixtures of a test. To leave it out, give
 pytest ``-p no:culm.testing.plugin``.
 """
 

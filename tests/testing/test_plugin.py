@@ -51,6 +51,33 @@ def test_other_async_tests_are_left_alone(tmp_path: Path) -> None:
     assert (1, True) == (result.returncode, "async def functions are not natively supported" in result.stdout)
 
 
+TAKER = """
+import asyncio, inspect, pytest
+
+class Taken(pytest.Function):
+    def runtest(self):
+        asyncio.run(self.obj(**{name: self.funcargs[name] for name in self._fixtureinfo.argnames}))
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem(collector, name, obj):
+    found = yield
+    for item in found or []:
+        if inspect.iscoroutinefunction(getattr(item, "obj", None)):
+            found = [Taken.from_parent(collector, name=name)]
+    return found
+"""
+"""A plugin that takes all coroutines, as pytest-asyncio does in its mode ``auto``."""
+
+
+def test_a_plugin_that_takes_all_coroutines(tmp_path: Path) -> None:
+    """A test that another plugin would run, away from its nodes, says so and does not wait for ever."""
+    (tmp_path / "conftest.py").write_text(TAKER)
+    text = "async def test_other(): pass\nasync def test_it(culm_node): await culm_node.append(1, 'hello')\n"
+    result = run_pytest(tmp_path, text)
+    assert "write a plain test that calls culm_world.run(...)" in result.stdout
+    assert "1 passed, 1 error" in result.stdout
+
+
 def test_a_test_that_is_no_coroutine(culm_world: World, culm_node: WorldNode) -> None:
     """A plain test uses the fixtures with ``run``."""
     entry = culm_world.run(culm_node.append(1, "hello"))

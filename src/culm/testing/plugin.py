@@ -16,8 +16,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def culm_world() -> Iterator["World"]:
+def culm_world(request: pytest.FixtureRequest) -> Iterator["World"]:
     """A ``culm.testing.World``. An ``async`` test that uses it, or one of the fixtures below, runs in it."""
+    test: Any = request.node
+    # Another plugin makes items of a class of its own to run coroutines in its own event loop. There the test would
+    # wait for ever, because the nodes work in the world's.
+    if inspect.iscoroutinefunction(test.obj) and type(test) is not pytest.Function:
+        pytest.fail(
+            f"{type(test).__module__} runs this test in an event loop in which Culm's nodes do not work:"
+            " write a plain test that calls culm_world.run(...)",
+            pytrace=False,
+        )
     from culm.testing import World  # noqa: PLC0415 - not before it is used, see above
 
     with World() as world:

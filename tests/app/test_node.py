@@ -606,7 +606,7 @@ async def test_wrong_types(culm_node: WorldNode) -> None:
 
 async def test_payloads_of_all_kinds(culm_node: WorldNode) -> None:
     """Everything that is bytes is a payload, as it is at the time of the call."""
-    given = [b"leaf", "leaf", bytearray(b"leaf"), memoryview(b"leaf"), array("B", b"leaf")]
+    given: list[Any] = [b"leaf", "leaf", bytearray(b"leaf"), memoryview(b"leaf"), array("B", b"leaf")]
     for entry in await culm_node.append_many(1, given):
         assert b"leaf" == await culm_node.payload(entry)
 

@@ -50,9 +50,10 @@ def log_of(name: LogName, own: bytes) -> Log:
     """The log's author and id; ``own`` is the node's author. ``ConfigError`` and ``TypeError`` as ``author_of``."""
     if isinstance(name, int):
         name = (own, name)
-    if not isinstance(name, str | tuple) or (isinstance(name, tuple) and len(name) != 2):
+    parts: Any = parse_log(name) if isinstance(name, str) else name
+    if not isinstance(parts, tuple | list) or len(parts) != 2:
         raise TypeError(f"a log is (AUTHOR, LOG_ID), 'AUTHOR/LOG', or the id of an own log, not {_kind(name)}")
-    author, log_id = parse_log(name) if isinstance(name, str) else name
+    author, log_id = parts
     if not isinstance(log_id, int):
         raise TypeError(f"the id of a log is a number, not {_kind(log_id)}")
     if not 0 <= log_id <= MAX_U64:

@@ -11,6 +11,7 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, UnconfirmedLog
@@ -160,7 +161,7 @@ def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, 
     )
 
 
-def _pieces(payload: Iterable[Buffer]) -> Iterator[Buffer]:
+def _pieces(payload: Iterable[Any]) -> Iterator[Buffer]:
     """The pieces of a payload; ``TypeError`` for one that is not bytes, as those of a text or of bytes are not."""
     for piece in payload:
         if isinstance(piece, str | int):

@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import models, quick
 
+# Its entry point gives it to users. Here it is named, so that nothing depends on when Culm was installed into .venv.
+pytest_plugins = ["culm.testing.plugin"]
+
 for _name in ("asking", "machine", "machine_reading", "machine_transfers", "machine_writing"):
     pytest.register_assert_rewrite(f"tests.store.{_name}")
 

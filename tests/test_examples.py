@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm import Identity, Node, Store, author_text
+from culm import Identity, Store, author_text
 from culm.views import LiveView, ViewFile
 from tests.node.links import run_really
-from tests.node.peers import until
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from culm.testing import World
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = ("audit_log", "chat", "forum", "mirror", "react", "sensor", "todo")
@@ -37,14 +38,15 @@ def loaded(name: str) -> Any:
     return module
 
 
-async def during(program: Awaitable[None], condition: Any) -> None:
+async def during(world: World, program: Awaitable[None], condition: Callable[[], object]) -> None:
     """Run a program until something is the case, then end it as Ctrl-C does."""
     task = asyncio.ensure_future(program)
-    waiting = asyncio.ensure_future(until(condition))
+    waiting = asyncio.ensure_future(world.until(condition, 600))
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
     if task.done():
         waiting.cancel()
         task.result()
+    waiting.result()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -166,35 +168,29 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "two stories from entry 4 on" in second
 
 
-def test_mirror(tmp_path: Path) -> None:
+async def test_mirror(culm_world: World) -> None:
     """Everything becomes a file, what is large and what comes later, too; started again it goes on where it was."""
-    mirror, folder = loaded("mirror").mirror, tmp_path / "mirror"
-    peer = Node.open(store=tmp_path / "peer.db", identity=Identity.create(), clump="garden")
+    mirror, folder = loaded("mirror").mirror, culm_world.folder / "mirror"
+    peer = await culm_world.node(clump="garden")
 
     def files() -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in folder.glob("*/1/*") if path.suffix == ""}
 
-    async def main() -> None:
-        async with peer:
-            url = await peer.listen("culm://127.0.0.1:0")
-            await peer.append(1, "seed")
-            await peer.append(1, b"tree" * 100_000)
-            await during(mirror(folder, "garden", url), lambda: len(files()) == 2)
-            assert {"1": b"seed", "2": b"tree" * 100_000} == files()
+    await peer.append(1, "seed")
+    await peer.append(1, b"tree" * 100_000)
+    await during(culm_world, mirror(folder, "garden", peer.url), lambda: len(files()) == 2)
+    assert {"1": b"seed", "2": b"tree" * 100_000} == files()
 
-            (folder / author_text(peer.author) / "1" / "1").unlink()
-            await peer.append(1, "fruit")
-            await during(mirror(folder, "garden", url), lambda: "3" in files())
-            assert {"2": b"tree" * 100_000, "3": b"fruit"} == files()
-
-    folder.mkdir()
-    run_really(main)
+    (folder / author_text(peer.author) / "1" / "1").unlink()
+    await peer.append(1, "fruit")
+    await during(culm_world, mirror(folder, "garden", peer.url), lambda: "3" in files())
+    assert {"2": b"tree" * 100_000, "3": b"fruit"} == files()
 
 
-def test_react(tmp_path: Path) -> None:
+async def test_react(culm_world: World) -> None:
     """Each high reading is answered once, whether it came while the program ran, before, or while it was away."""
     react = loaded("react").react
-    watched = Node.open(store=tmp_path / "watched.db", identity=Identity.create(), clump="react example")
+    watched = await culm_world.node(clump="react example")
     alarms: list[int] = []
 
     async def listen() -> None:
@@ -203,21 +199,39 @@ def test_react(tmp_path: Path) -> None:
             if entry.author != watched.author:
                 alarms.append(json.loads(payload)["entry"])
 
-    async def main() -> None:
-        async with watched:
-            listening = asyncio.create_task(listen())
-            arguments = str(tmp_path / "home"), f"{watched.name}/5", await watched.listen("culm://127.0.0.1:0")
-            for value in (20, 31, 25):
-                await watched.append(5, str(value))
-            await during(react(*arguments), lambda: alarms == [2])
-            await watched.append(5, "32")
-            await watched.append(6, "99")
-            await during(react(*arguments), lambda: alarms == [2, 4])
-            await watched.append(5, "33")
-            await during(react(*arguments), lambda: alarms == [2, 4, 5])
-            listening.cancel()
+    listening = asyncio.create_task(listen())
+    arguments = str(culm_world.folder / "home"), f"{watched.name}/5", watched.url
+    for value in (20, 31, 25):
+        await watched.append(5, str(value))
+    await during(culm_world, react(*arguments), lambda: alarms == [2])
+    await watched.append(5, "32")
+    await watched.append(6, "99")
+    await during(culm_world, react(*arguments), lambda: alarms == [2, 4])
+    await watched.append(5, "33")
+    await during(culm_world, react(*arguments), lambda: alarms == [2, 4, 5])
+    listening.cancel()
 
-    run_really(main)
+
+async def test_an_alarm_through_a_bad_network(culm_world: World) -> None:
+    """A reading that is made while the network is down is answered when it is up again."""
+    watched = await culm_world.node(clump="react example")
+    arguments = str(culm_world.folder / "home"), f"{watched.name}/5", watched.url
+
+    async def readings() -> None:
+        await watched.append(5, "31")
+        await asyncio.sleep(5)
+        culm_world.cut(watched)
+        await watched.append(5, "32")
+        await asyncio.sleep(60)
+        assert 1 == sum(log.entries for log in await watched.logs() if log.author != watched.author)
+        culm_world.mend(watched)
+
+    async def alarms() -> bool:
+        return 2 == sum(log.entries for log in await watched.logs() if log.author != watched.author)
+
+    changing = asyncio.create_task(readings())
+    await during(culm_world, loaded("react").react(*arguments), alarms)
+    await changing
 
 
 # -- the to-do list --------------------------------------------------------------------------------------------------
@@ -234,36 +248,26 @@ async def agreed(lists: list[LiveView], count: int) -> list[Any]:
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.slow
-def test_one_list_for_three(tmp_path: Path) -> None:
+async def test_one_list_for_three(culm_world: World) -> None:
     """Three authors have one list. If all of them finish an item, all lists say that the same one did."""
-    todo = loaded("todo")
-    nodes = [
-        Node.open(store=tmp_path / f"{name}.db", identity=Identity(bytes([name]) * 32), clump="flat")
-        for name in (1, 2, 3)
-    ]
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            lists = []
-            for number, node in enumerate(nodes):
-                await stack.enter_async_context(node)
-                lists.append(await stack.enter_async_context(LiveView(node, tmp_path / f"{number}-view.db", todo.TODO)))
-            milk, bread = await todo.add(nodes[0], "milk"), await todo.add(nodes[1], "bread")
-            url = await nodes[0].listen("culm://127.0.0.1:0")
-            await asyncio.gather(*(node.connect(url) for node in nodes[1:]))
-            await agreed(lists, 2)
-            await asyncio.gather(*(todo.finish(node, milk) for node in nodes), todo.finish(nodes[2], "no item"))
-            for payload in (b"\xff", b"[]", b'{"do": []}', b'{"do": "add", "text": "\\ud800"}', b"[" * 10_000):
-                await nodes[1].append(todo.ITEMS, payload)
-            last = await todo.add(nodes[1], "the last")
-            by = {item: done_by for item, _, _, done_by in await agreed(lists, 3)}
-            assert by.pop(milk) in {node.author for node in nodes}
-            assert by == {bread: None, last: None}
-            for each in lists:
-                assert {item for item, _ in await todo.open_items(each)} == set(by)
-
-    run_really(main)
+    todo, folder = loaded("todo"), culm_world.folder
+    nodes = [await culm_world.node(name) for name in ("alice", "bob", "carol")]
+    async with AsyncExitStack() as stack:
+        lists = []
+        for number, node in enumerate(nodes):
+            lists.append(await stack.enter_async_context(LiveView(node, folder / f"{number}-view.db", todo.TODO)))
+        milk, bread = await todo.add(nodes[0], "milk"), await todo.add(nodes[1], "bread")
+        await asyncio.gather(*(node.connect(nodes[0].url) for node in nodes[1:]))
+        await agreed(lists, 2)
+        await asyncio.gather(*(todo.finish(node, milk) for node in nodes), todo.finish(nodes[2], "no item"))
+        for payload in (b"\xff", b"[]", b'{"do": []}', b'{"do": "add", "text": "\\ud800"}', b"[" * 10_000):
+            await nodes[1].append(todo.ITEMS, payload)
+        last = await todo.add(nodes[1], "the last")
+        by = {item: done_by for item, _, _, done_by in await agreed(lists, 3)}
+        assert by.pop(milk) in {node.author for node in nodes}
+        assert by == {bread: None, last: None}
+        for each in lists:
+            assert {item for item, _ in await todo.open_items(each)} == set(by)
 
 
 def test_a_list_in_two_terminals(tmp_path: Path) -> None:

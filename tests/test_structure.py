@@ -30,7 +30,7 @@ ALLOWED = {
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
     "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
     "sealing": {"bamboo", "errors", "store", "types", "wire"},
-    "testing": {"bamboo", "errors", "store", "types"},
+    "testing": {"app", "bamboo", "errors", "node", "store", "types"},
     "spark": {
         "node",
         "native",
@@ -154,6 +154,7 @@ OPENS_STORES = {  # where ``SQLiteStore`` is named, because a store is opened th
     "node.storage.healing",
     "node.storage.source",
     "node.status.reader",
+    "testing.memory",
     "views.live",
 }
 

@@ -8,12 +8,12 @@ import shutil
 import tarfile
 from hashlib import blake2b
 
+from culm.bamboo.base62 import encode_base62
 from culm.cli import backup, identity
 from culm.cli.nodeoptions import read_interest
 from culm.cli.wire import decode as wire
 from culm.errors import ConfigError, EncodingError, StoreDamaged
 from culm.ranges import read_size
-from culm.wire.base62 import encode_base62
 from fuzz import fresh
 from fuzz.target import Target
 from fuzz.topics import intervals, negentropy, proposals

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError
 from culm.node.interests.policy import PolicyFile
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
@@ -21,7 +22,6 @@ from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings
 from culm.store import SQLiteStore
 from culm.testing import build_log
-from culm.wire.base62 import encode_base62
 from fuzz import fresh
 from fuzz.target import Target
 

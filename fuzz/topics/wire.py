@@ -6,9 +6,9 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from culm.bamboo.base62 import decode_base62, encode_base62
 from culm.errors import ConfigError, EncodingError, LocalProtocolError, Place, RemoteProtocolError
 from culm.wire import cbor
-from culm.wire.base62 import decode_base62, encode_base62
 from culm.wire.bymux import INFINITE, WRITE, Event, Multiplexer, Received, Stream, packet, pull_packet
 from culm.wire.compression import new_decoder, new_encoder
 from culm.wire.invitation import Invitation

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from array import array
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from culm.node.sessions.stats import SessionStats
+    from culm.testing import World, WorldNode
 
 LOG = build_log(20)
 KEY = LOG.identity.public
@@ -564,3 +566,55 @@ def test_a_node_that_stops_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("culm.node.service.folding", fail)
     run_really(main)
+
+
+# -- wrong types -----------------------------------------------------------------------------------------------------
+
+WRONG: list[tuple[Any, str]] = [
+    (lambda node, _: node.append("1", "x"), "a log id is a number, not str"),
+    (lambda node, _: node.append(1, None), "a payload is bytes, text, or an iterable of bytes, not NoneType"),
+    (lambda node, _: node.append(1, ["x"]), "a piece of this one is of type str"),
+    (lambda node, _: node.append(1, [7]), "a piece of this one is of type int"),
+    (lambda node, _: node.append_many(1, [7]), "a payload is bytes or text, not int"),
+    (lambda node, _: node.append_many(1, "several"), "put a single one into a list, or use append"),
+    (lambda node, _: node.append_many(1, b"several"), "put a single one into a list, or use append"),
+    (lambda node, _: node.entry(1, "1"), "the number of an entry is an int, not str"),
+    (lambda node, _: node.entry(None, 1), "or the id of an own log, not NoneType"),
+    (lambda node, _: node.entry((KEY, 1, 1), 1), "or the id of an own log, not tuple"),
+    (lambda node, _: node.entry((KEY, "1"), 1), "the id of a log is a number, not str"),
+    (lambda node, _: node.payload((KEY, 1, 1)), "an Entry is expected, not tuple"),
+    (lambda node, _: node.forget(1), "an Entry is expected, not int"),
+    (lambda node, _: anext(node.payload_pieces(1)), "an Entry is expected, not int"),
+    (lambda node, _: node.follow(7), "an author is bytes or text, not int"),
+    (lambda node, url: node.sync(url, "several"), "put a single one into a list"),
+    (lambda node, url: node.fetch(url, [7]), "an entry to fetch is an Entry or AUTHOR/LOG/SEQ as text, not int"),
+    (lambda node, url: node.fetch(url, "A/1/1"), "put a single one into a list"),
+    (lambda node, _: node.connect(None), "an address is text such as .*, not NoneType"),
+    (lambda node, _: node.listen(80), "an address is text such as .*, not int"),
+    (lambda node, _: anext(node.subscribe(since=5)), "a cursor is text, not int"),
+]
+
+
+async def test_wrong_types(culm_node: WorldNode) -> None:
+    """An argument of a wrong type is told in a sentence, at once. No entry is made of it."""
+    for call, message in WRONG:
+        with pytest.raises(TypeError, match=message):
+            await call(culm_node, culm_node.url)
+
+    assert [] == await culm_node.logs()
+
+
+async def test_payloads_of_all_kinds(culm_node: WorldNode) -> None:
+    """Everything that is bytes is a payload, as it is at the time of the call."""
+    given: list[Any] = [b"leaf", "leaf", bytearray(b"leaf"), memoryview(b"leaf"), array("B", b"leaf")]
+    for entry in await culm_node.append_many(1, given):
+        assert b"leaf" == await culm_node.payload(entry)
+
+
+async def test_how_a_node_shows_itself(culm_world: World) -> None:
+    """Its author and its store, and whether it is closed."""
+    node = await culm_world.node()
+    assert f"<Node {node.name} in {node.store_path}>" == repr(node)
+    await node.close()
+    assert repr(node).endswith(", closed>")
+    assert "<Node, not opened yet>" == repr(Node.open(store="x.db", identity=LOG.identity))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from culm.bamboo import MAX_ENTRY_BYTES, MAX_U64, Entry, Identity, has_lipmaalink, is_authentic, yamf_hash
+from culm.bamboo.base62 import encode_base62
 from culm.bamboo.entry import encode_unsigned
 from culm.errors import EncodingError, InvalidEntry, MalformedEntry, Place, Truncated, TruncatedEntry
 from tests.bamboo import oracle
@@ -128,6 +129,20 @@ def test_equality() -> None:
     assert entry != other
     assert entry != entry.encoded
     assert 2 == len({entry, other, Entry.decode(entry.encoded)})
+
+
+def test_name() -> None:
+    """The author in base62, the log and the number; a program shows it shorter, with the size."""
+    author = bytes.fromhex("3b6a27bcceb6a42d62a3a8d02a6f0d73653215771de243a63ac048a18b59da29")  # of the secret of zeros
+    regular = make(seq=1, log_id=7)
+    assert f"{encode_base62(regular.author).decode()}/7/1" == regular.name
+    assert f"<Entry {regular.name[:8]}.../7/1, 5 bytes>" == repr(regular)
+    assert repr(make(is_end=True)).endswith("/0/1, 5 bytes, the end of its log>")
+    zeros = Identity(bytes(32)).create_entry(
+        log_id=0, seq=1, backlink=None, lipmaalink=None, size=0, payload_hash=yamf_hash(b""), is_end=False
+    )
+    assert author == zeros.author
+    assert "E5WIc9sd1Lg9Hte0rQUfCDCwNApTwmX0HaJbOA4P8x7/0/1" == zeros.name
 
 
 def test_place() -> None:

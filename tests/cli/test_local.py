@@ -12,8 +12,8 @@ import pytest
 
 from culm import SQLiteStore
 from culm.bamboo import Identity
+from culm.bamboo.base62 import encode_base62
 from culm.testing import build_log, tampered
-from culm.wire.base62 import encode_base62
 from culm.wire.places import log_text
 from tests.store.below import database_of
 

@@ -13,11 +13,11 @@ import pytest
 from nacl.bindings import crypto_scalarmult_base
 
 from culm.bamboo import Identity, yamf_hash
+from culm.bamboo.base62 import encode_base62
 from culm.bushbaby import Dialect
 from culm.bushbaby.handshake import Hello, derive_keys, make_auth, pack_hello
 from culm.bushbaby.secretbox import seal
 from culm.conformance import Outcome, Refused
-from culm.wire.base62 import encode_base62
 from tests.conformance.scripted import CLOSES, LOG, Script, breaking, made, polite
 
 if TYPE_CHECKING:

@@ -30,13 +30,13 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 _BLOCK = re.compile(
@@ -63,7 +63,7 @@ _VARIABLE = (
     (r"no native core\b", r"(?:no native core(?: \(CULM_NATIVE=off\))?|native core \d+\.\d+\.\d+)"),
     (r"\d+ MiB free of \d+", r"\d+ MiB free of \d+"),
     (r"\d+(?:\.\d)? (?:B|[KMG]iB)\b", r"\d+(?:\.\d)? (?:B|[KMG]iB)\b"),
-    (r"\d+\.\d+ s\b", r"\d+\.\d+ s\b"),
+    (r"\d+\.\d+ ?s\b", r"\d+\.\d+ ?s\b"),
     (r"[ ]+", r"[ ]+"),
 )
 
@@ -246,7 +246,7 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("CULM_", "PYTEST", "COV"))}
-        path = f"{self.programs}:{os.environ['PATH']}"
+        path = f"{self.programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         return kept | {"HOME": str(self.folder), "PATH": path, "LC_ALL": "C.UTF-8", "TMPDIR": str(self.folder)}
 
     def _at(self, block: Block) -> str:

@@ -19,6 +19,7 @@ import pytest
 from markupsafe import escape
 
 from culm.bamboo import MAX_U64
+from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError, CulmError
 from culm.spark import report, run
 from culm.spark.report import job as report_job
@@ -33,7 +34,6 @@ from culm.spark.runtime import columns, shell
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.verdicts import Verdict
 from culm.store.files import BundleWriter
-from culm.wire.base62 import encode_base62
 from tests.spark import report_oracle as oracle
 from tests.spark.random_logs import RandomLogs
 from tests.spark.report_oracle import HOSTILE, verdict

@@ -10,7 +10,7 @@ from culm.bamboo.varu64 import MAX_U64
 from culm.errors import ConfigError
 from culm.node.interests.policy import Policy
 from culm.ranges import Range, RangeSet, size_limits
-from culm.types import Log
+from culm.types import Buffer, Log
 from culm.wire.places import parse_author, parse_log
 
 AuthorName = bytes | str
@@ -32,19 +32,30 @@ EntryName = Entry | str
 Payload = bytes | bytearray | memoryview | str
 
 
+def _kind(value: object) -> str:
+    return type(value).__name__
+
+
 def author_of(name: AuthorName) -> bytes:
-    """The author's 32 bytes; ``ConfigError`` if the name is not an author."""
+    """The author's 32 bytes; ``ConfigError`` if the name is not an author, ``TypeError`` if it is no name."""
     author = parse_author(name) if isinstance(name, str) else name
+    if not isinstance(author, bytes):
+        raise TypeError(f"an author is bytes or text, not {_kind(author)}")
     if len(author) != AUTHOR_BYTES:
         raise ConfigError(f"an author is {AUTHOR_BYTES} bytes, not {len(author)}")
     return author
 
 
 def log_of(name: LogName, own: bytes) -> Log:
-    """The log's author and id; ``ConfigError`` if the name is not a log. ``own`` is the node's author."""
+    """The log's author and id; ``own`` is the node's author. ``ConfigError`` and ``TypeError`` as ``author_of``."""
     if isinstance(name, int):
         name = (own, name)
-    author, log_id = parse_log(name) if isinstance(name, str) else name
+    parts: Any = parse_log(name) if isinstance(name, str) else name
+    if not isinstance(parts, tuple | list) or len(parts) != 2:
+        raise TypeError(f"a log is (AUTHOR, LOG_ID), 'AUTHOR/LOG', or the id of an own log, not {_kind(name)}")
+    author, log_id = parts
+    if not isinstance(log_id, int):
+        raise TypeError(f"the id of a log is a number, not {_kind(log_id)}")
     if not 0 <= log_id <= MAX_U64:
         raise ConfigError(f"{log_id} is not a log id (0 to 2^64 - 1)")
     return author_of(author), log_id
@@ -61,6 +72,8 @@ def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None
 
 def wanted_of(logs: Iterable[LogName] | RangesOf, own: bytes) -> dict[Log, RangeSet | None]:
     """What to ask for of each log that is named; None where no ranges are given."""
+    if isinstance(logs, str | bytes):
+        raise TypeError("logs are several names: put a single one into a list")
     if not isinstance(logs, Mapping):
         return {log_of(name, own): None for name in logs}
     return {log_of(name, own): _range_set(ranges) for name, ranges in logs.items()}
@@ -70,11 +83,15 @@ def entries_of(entries: Iterable[EntryName] | RangesOf, own: bytes) -> dict[Log,
     """The ranges of each log that entries are of; ``ConfigError`` for a text that names no entry."""
     if isinstance(entries, Mapping):
         return {log_of(name, own): _range_set(ranges) for name, ranges in entries.items()}
+    if isinstance(entries, str | Entry):
+        raise TypeError("entries are several: put a single one into a list")
     found: dict[Log, list[Range]] = {}
     for entry in entries:
         if isinstance(entry, Entry):
             found.setdefault(entry.log, []).append(Range(entry.seq, entry.seq))
             continue
+        if not isinstance(entry, str):
+            raise TypeError(f"an entry to fetch is an Entry or AUTHOR/LOG/SEQ as text, not {_kind(entry)}")
         log, _, numbers = entry.rpartition("/")
         first, _, last = numbers.partition("..")
         try:
@@ -93,7 +110,35 @@ def _range_set(ranges: Ranges) -> RangeSet:
 
 def whole(payload: Payload) -> bytes:
     """The payload's bytes, text as UTF-8. They never change, as those of a bytearray might."""
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
+    if isinstance(payload, bytes):
+        return payload
+    if isinstance(payload, str):
+        return payload.encode()
+    try:
+        return bytes(memoryview(payload))  # ``bytes`` alone would make zeros of a number, and an entry is for ever.
+    except TypeError:
+        raise TypeError(f"a payload is bytes or text, not {_kind(payload)}") from None
+
+
+def pieces(payload: Iterable[Buffer]) -> Iterable[Buffer]:
+    """The pieces of a payload as they are; ``TypeError`` if it has none. The store checks that each is bytes."""
+    if not isinstance(payload, Iterable):
+        raise TypeError(f"a payload is bytes, text, or an iterable of bytes, not {_kind(payload)}")
+    return payload
+
+
+def several(payloads: Iterable[Payload]) -> Iterable[Payload]:
+    """Payloads as they are; ``TypeError`` for a single one, whose characters would become entries."""
+    if isinstance(payloads, str | Buffer):
+        raise TypeError("append_many takes several payloads: put a single one into a list, or use append")
+    return payloads
+
+
+def checked(entry: Entry) -> Entry:
+    """The entry as it is; ``TypeError`` if it is none."""
+    if not isinstance(entry, Entry):
+        raise TypeError(f"an Entry is expected, not {_kind(entry)}: Node.entry finds one by its log and number")
+    return entry
 
 
 What = bytes | tuple[bytes, int]

@@ -30,6 +30,7 @@ from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
+from culm.node.surroundings import present
 from culm.node.sync import SyncSummary
 from culm.ranges import RangeSet
 from culm.sealing import Keyring, Sealer, is_sealed, opened, readers_of
@@ -154,7 +155,12 @@ class Node:
         except BaseException:
             store.close()
             raise
-        config = replace(self._config, clump=quarters.clump or b"", policy=policy)
+        config = replace(
+            self._config,
+            clump=quarters.clump or b"",
+            policy=policy,
+            surroundings=present(self._config.surroundings),
+        )
         engine = NodeService(quarters.identity, config, store, quarters.kept())
         engine.watchers.add(self._tell_subscriptions)
         beside = None if watch is None else partial(watch.run, engine.change_policy)
@@ -225,6 +231,12 @@ class Node:
         """The author as text of 43 characters, to give to people who want to follow it."""
         return author_text(self.author)
 
+    def __repr__(self) -> str:
+        if self._opened is None:
+            return "<Node, not opened yet>"
+        quarters = self._opened.quarters
+        return f"<Node {author_text(quarters.identity.public)} in {quarters.store}{', closed' * self.is_closed}>"
+
     @property
     def store_path(self) -> Path:
         """The file of the node's store, which a ``Store`` opened with ``read_only=True`` reads beside the node."""
@@ -265,6 +277,7 @@ class Node:
                 whole = await asyncio.to_thread(sealer.whole, whole)
             draft = Draft(self.identity, log_id, [whole], end, continue_here)
             return (await self._engine.append_draft(draft))[0]
+        payload = names.pieces(payload)
         if sealer is not None:
             payload = sealer.pieces(payload)
         return await self._engine.append(self.identity, log_id, payload, is_end=end, continue_here=continue_here)
@@ -286,7 +299,7 @@ class Node:
         are those of ``append``.
         """
         entries: list[Entry] = []
-        for group in grouped(map(names.whole, payloads)):
+        for group in grouped(map(names.whole, names.several(payloads))):
             entries += await self._engine.append_draft(Draft(self.identity, log_id, group, False, continue_here))
         return entries
 
@@ -300,7 +313,7 @@ class Node:
         The node does not ask peers for it again. ``NotHeld`` if the store does not have the entry.
         """
         worker = self._engine.worker
-        return await worker.run(worker.store.forget, entry.place)
+        return await worker.run(worker.store.forget, names.checked(entry).place)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -310,6 +323,8 @@ class Node:
 
     async def entry(self, log: LogName, seq: int) -> Entry | None:
         """A verified entry by its number; None if the store does not have it."""
+        if not isinstance(seq, int):
+            raise TypeError(f"the number of an entry is an int, not {type(seq).__name__}")
         return await self._open.reads.small(ToolStore.verified_entry, names.log_of(log, self.author), seq)
 
     async def entries(self, log: LogName, *, first: int = 1, last: int | None = None) -> AsyncIterator[Entry]:
@@ -330,7 +345,7 @@ class Node:
         ``NotHeld`` if the store does not have the entry or all of its payload: that may still be arriving, or have been
         forgotten, or be outside of what the node follows.
         """
-        small = await self._open.reads.small(ToolStore.small_payload, entry)
+        small = await self._open.reads.small(ToolStore.small_payload, names.checked(entry))
         if small is not None and (raw or not is_sealed(small)):
             return small
         opening = partial(opened, keyring=Keyring.of([self.identity, *keys])) if not raw else iter
@@ -344,6 +359,7 @@ class Node:
         A sealed payload is opened as ``payload`` does it. ``offset`` then counts bytes of the content, all of it is
         read from its beginning, and ``SealedPayload`` can also come at the end, if its author has cut it off there.
         """
+        entry = names.checked(entry)
         keyring = None if raw else Keyring.of([self.identity, *keys])
         pieces = await self._read(lambda store: _content(store, _complete(store, entry), offset, keyring))
         while piece := await self._read(lambda _: next(pieces, b"")):

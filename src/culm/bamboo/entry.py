@@ -8,6 +8,7 @@ what the author signed. It is decoded once and never changed.
 from dataclasses import dataclass, field
 from typing import Self
 
+from culm.bamboo.base62 import encode_base62
 from culm.bamboo.lipmaa import has_lipmaalink, lipmaa
 from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX, decode_yamf, yamf_hash
@@ -21,12 +22,18 @@ SIGNATURE_BYTES = 64  # an Ed25519 signature
 MAX_ENTRY_BYTES = 1 + AUTHOR_BYTES + 9 + 9 + YAMF_BYTES + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES
 
 
-@dataclass(slots=True, eq=False)
+_SHOWN_CHARS = 8  # of a key where people know which ones there are, as the commands show them
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Entry:
     """One entry of a log. Read only; equal to another if all their bytes are.
 
     ``lipmaalink`` is None where the format leaves it out: in entry 1, and where ``lipmaa(seq)`` is ``seq - 1``.
     ``size`` counts the payload's bytes. ``encoded`` holds all bytes of the entry, the signature at the end.
+
+    An entry has no time: the author could claim any, and no reader could check it. If an application needs one, it puts
+    it into the payload, and treats it as the author's word.
     """
 
     is_end: bool
@@ -39,7 +46,7 @@ class Entry:
     payload_hash: bytes
     signature: bytes
     encoded: bytes
-    _hash: bytes | None = field(default=None, repr=False)  # computed at the first use, because not every entry needs it
+    _hash: bytes | None = field(default=None)  # computed at the first use, because not every entry needs it
 
     @classmethod
     def assemble(
@@ -135,6 +142,16 @@ class Entry:
     def place(self) -> Place:
         """Author, log id and sequence number."""
         return Place(self.author, self.log_id, self.seq)
+
+    @property
+    def name(self) -> str:
+        """``AUTHOR/LOG/SEQ``, as commands and ``Node.fetch`` take it."""
+        return f"{encode_base62(self.author).decode()}/{self.log_id}/{self.seq}"
+
+    def __repr__(self) -> str:
+        """The name, with the beginning of the key only, and the size: a traceback or a log shows many entries."""
+        key = encode_base62(self.author).decode()[:_SHOWN_CHARS]
+        return f"<Entry {key}.../{self.log_id}/{self.seq}, {self.size} bytes{', the end of its log' * self.is_end}>"
 
     @property
     def log(self) -> tuple[bytes, int]:

@@ -10,13 +10,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from culm.bamboo import Entry, ForkProof
+from culm.bamboo.base62 import BASE62_CHARS, decode_base62, encode_base62
 from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.options import Limits
 from culm.bushbaby.secretbox import OVERHEAD
 from culm.errors import EncodingError, LocalProtocolError
 from culm.types import Buffer
 from culm.wire import cbor
-from culm.wire.base62 import BASE62_CHARS, decode_base62, encode_base62
 from culm.wire.stlv import encode_header
 
 HELLO, AUTH, HAVE, WANT, BAMBOO, FORKS = 1, 2, 5, 6, 8, 200

@@ -14,6 +14,7 @@ from itertools import takewhile
 from nacl.bindings import crypto_scalarmult_base
 
 from culm.bamboo import Entry, Identity, certificate_pool, decode_varu64, encode_varu64, path, yamf_hash
+from culm.bamboo.base62 import encode_base62
 from culm.bushbaby import Dialect, Limits
 from culm.bushbaby.handshake import (
     HELLO_BYTES,
@@ -54,7 +55,6 @@ from culm.conformance.check import (
 from culm.errors import EncodingError, RemoteProtocolError, Truncated
 from culm.types import Log
 from culm.wire import cbor
-from culm.wire.base62 import encode_base62
 
 _AUTH_BYTES = OVERHEAD + 64
 

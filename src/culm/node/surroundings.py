@@ -3,6 +3,9 @@
 These are time, randomness, threads, and the look at a file. Each of them would make a test come out differently from
 run to run. So a node gets them from here, and a simulation (``culm.testing.simulation``) exchanges them for its own:
 then whole nodes, with races and crashes, run exactly the same each time a seed is run. Time is the event loop's.
+
+A simulation can hand its own to every node that it makes. A program under test makes its nodes itself, and knows of no
+simulation. So there is a variable, too: ``PRESENT`` holds for all that runs in its context (``culm.testing.world``).
 """
 
 import asyncio
@@ -12,6 +15,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,3 +68,12 @@ class Surroundings:
     """Something about a file that differs when it was written."""
     collect: Callable[[], object] = gc.collect
     """Collects garbage."""
+
+
+PRESENT: ContextVar[Surroundings | None] = ContextVar("PRESENT", default=None)
+"""The surroundings of everything in this context; None: each node has those that it was given."""
+
+
+def present(given: Surroundings | None = None) -> Surroundings:
+    """The surroundings to use here: those of the context, else those ``given``, else the real ones."""
+    return PRESENT.get() or given or Surroundings()

@@ -11,6 +11,7 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, UnconfirmedLog
@@ -74,7 +75,7 @@ def append(
         view = LogView(connection, (identity.public, log_id), next_change(connection))
         _check(connection, view, 1, continue_here=continue_here)
         entry_id = next_entry_id(connection)
-        hasher = write_stream(database, entry_id, payload)
+        hasher = write_stream(database, entry_id, _pieces(payload))
         entry = _sign(view, identity, hasher.size, hasher.hash, is_end=is_end)
         view.add(entry, entry_id, PayloadState.COMPLETE, hasher.size)
         view.flush()
@@ -160,7 +161,18 @@ def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, 
     )
 
 
+def _pieces(payload: Iterable[Any]) -> Iterator[Buffer]:
+    """The pieces of a payload; ``TypeError`` for one that is not bytes, as those of a text or of bytes are not."""
+    for piece in payload:
+        if isinstance(piece, str | int):
+            kind = type(piece).__name__
+            raise TypeError(f"a payload is given as an iterable of bytes, and a piece of this one is of type {kind}")
+        yield piece
+
+
 def _check_log_id(log_id: int) -> None:
+    if not isinstance(log_id, int):
+        raise TypeError(f"a log id is a number, not {type(log_id).__name__}")
     if not 0 <= log_id <= MAX_U64:
         raise ValueError(f"{log_id} is not a log id: those go from 0 to 2^64 - 1")
 

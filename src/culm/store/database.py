@@ -88,7 +88,10 @@ class Database:
         self._thread = 0  # the thread that runs a transaction, 0 if none does
         self._durable = True
         if str(path) == ":memory:":  # To SQLite this names a database in memory; here it would become a file's name.
-            raise ConfigError("a store is a file: there is none in memory; name a file in a temporary folder instead")
+            raise ConfigError(
+                "a store is a file: there is none in memory; name a file in a temporary folder instead,"
+                " or in a test use culm.testing.memory_store()"
+            )
         try:
             is_there, is_folder = path.exists(), path.is_dir()
         except OSError as error:

@@ -192,6 +192,8 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """The position that ``str`` turned into this text; ``ConfigError`` for any other text."""
+        if not isinstance(text, str):
+            raise TypeError(f"a cursor is text, not {type(text).__name__}")
         parts = text.split(".")
         numbers = [int(part) for part in parts if _NUMBER.fullmatch(part) and -(2**63) <= int(part) < 2**63]
         if len(parts) not in (1, 4) or len(numbers) < len(parts):

@@ -5,9 +5,9 @@ are accepted as well.
 """
 
 from culm.bamboo import read_u64
+from culm.bamboo.base62 import decode_base62, encode_base62
 from culm.errors import ConfigError, EncodingError, Place
 from culm.types import Log
-from culm.wire.base62 import decode_base62, encode_base62
 
 _HEX_DIGITS = 64
 # Of letters that all keyboards have: a name that looks like another one could be in an invitation. At most 32

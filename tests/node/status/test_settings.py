@@ -7,11 +7,11 @@ import random
 import pytest
 
 from culm.bamboo import MAX_U64
+from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError
 from culm.node.status import queries
 from culm.node.status.settings import StatusSettings
 from culm.store.survey import Order
-from culm.wire.base62 import encode_base62
 
 TOKEN = "0123456789abcdefXYZ"
 

@@ -25,6 +25,7 @@ from typing import ClassVar
 
 from culm import bushbaby
 from culm.bamboo import Entry, ForkProof
+from culm.bamboo.base62 import encode_base62
 from culm.bushbaby import Dialect
 from culm.bushbaby.grouping import CULM_STYLE, DEPLOYED_STYLE, item_size
 from culm.errors import NotHeld, PayloadMismatch
@@ -44,7 +45,6 @@ from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.store import ImportReport, Sendable
 from culm.types import Log, Run
-from culm.wire.base62 import encode_base62
 from culm.wire.places import log_text
 
 # All nonces of a connection are remembered, so it carries only so many messages. Serving stops with this many left:

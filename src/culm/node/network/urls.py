@@ -67,6 +67,8 @@ class PeerUrl:
 
         ``may_be_zero``: the address is one to listen at, so that port 0 (any free one) is allowed and no key is needed.
         """
+        if not isinstance(text, str):
+            raise TypeError(f"an address is text such as culm://KEY@HOST:PORT, not {type(text).__name__}")
         if (found := _way(text)) is not None:
             return cls._without_host(text, *found, schemes, is_listener=may_be_zero)
         try:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import ParamSpec, TypeVar
 
-from culm.node.surroundings import one_thread
+from culm.node.surroundings import present
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -15,7 +15,7 @@ class Worker:
     """Runs functions on a thread of its own, or on the threads that it is given."""
 
     def __init__(self, threads: Executor | None = None) -> None:
-        self._executor = threads or one_thread()
+        self._executor = threads or present().thread()
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function on the thread and wait for its result. A call that has begun runs to its end in any case."""

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TypeVar
 
 from culm.bamboo import MAX_U64
+from culm.bamboo.base62 import BASE62_CHARS
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.status import holdings
 from culm.store import ReadableStore
 from culm.store.survey import Only, Order
 from culm.types import Log
-from culm.wire.base62 import BASE62_CHARS
 from culm.wire.places import parse_log, parse_number
 
 Query = Mapping[str, str]

@@ -20,7 +20,7 @@ from typing import ParamSpec, TypeVar
 
 from culm.node.sharing.threads import Worker
 from culm.node.sharing.turns import Share, Turns
-from culm.node.surroundings import Surroundings
+from culm.node.surroundings import Surroundings, present
 from culm.store import Store, ToolStore
 
 GROUP_ENTRIES = 1000
@@ -34,7 +34,7 @@ class Computing:
     """The node's turns for computing, and the threads to compute on."""
 
     def __init__(self, surroundings: Surroundings | None = None) -> None:
-        self._surroundings = surroundings or Surroundings()
+        self._surroundings = surroundings or present()
         self._turns = Turns()
         self._threads = Worker(self._surroundings.threads())
 
@@ -54,7 +54,7 @@ class StoreWorker(Worker):
     """
 
     def __init__(self, store: ToolStore, surroundings: Surroundings | None = None) -> None:
-        self.surroundings = surroundings or Surroundings()
+        self.surroundings = surroundings or present()
         super().__init__(self.surroundings.thread())
         self.store = store
         self._computing, self._storing = Computing(self.surroundings), Turns(1)

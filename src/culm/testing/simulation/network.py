@@ -15,7 +15,7 @@ from asyncio import sslproto
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -70,7 +70,7 @@ class Connection:
         self.loop = network.loop
         self.number = number
         self.network = network
-        self.latency = traits.latency
+        self.traits = traits
         self.pipes = (Pipe(network.loop, network.random, traits), Pipe(network.loop, network.random, traits))
         self.ends: tuple[SimulatedTransport, SimulatedTransport]
         self.hosts: tuple[Host, Host]
@@ -95,7 +95,7 @@ class Connection:
     def _tell_broken(self, number: int) -> None:
         number_of_error = self.network.random.choice(_ERRORS)
         error = OSError(number_of_error, os.strerror(number_of_error))  # Python picks the subclass for the number.
-        self.loop.call_later(self.latency, self.ends[number].break_off, error)
+        self.loop.call_later(self.traits.latency, self.ends[number].break_off, error)
 
     def befall(self, fate: str, direction: int) -> None:
         """Let one of ``FATES`` happen now; ``direction`` is the pipe, 0 or 1, that it is about."""
@@ -125,6 +125,12 @@ class Connection:
             if "told" in fate:
                 self.pipes[1 - direction].unheard = partial(self._tell_broken, 1 - direction)
         self._probe()
+
+    def befall_after(self, fate: str, size: int) -> None:
+        """Let one of ``FATES`` happen as soon as one direction has carried ``size`` bytes more."""
+        for direction, pipe in enumerate(self.pipes):
+            pipe.cut_at = pipe.carried + size
+            pipe.cut = partial(self.befall, fate, direction)
 
     def _probe(self) -> None:
         """Have the system find out in the end that the connection is dead."""
@@ -199,7 +205,7 @@ class Network:
 
     ``happened`` is called when something happens to a connection, with a name to count it by and a line for a trace.
     ``weather`` may be exchanged at any time. ``connected`` is called with each new connection. ``apart`` has the pairs
-    of addresses that do not reach each other.
+    of addresses that do not reach each other, ``delays`` the latency in seconds of pairs for which it was set.
     """
 
     loop: SimulatedLoop
@@ -212,6 +218,7 @@ class Network:
     connections: dict[int, Connection] = field(default_factory=dict)
     up: dict[str, Host] = field(default_factory=dict)
     apart: set[frozenset[str]] = field(default_factory=set)
+    delays: dict[frozenset[str], float] = field(default_factory=dict)
     _made: int = 0
     _ports: Iterator[int] = field(default_factory=partial(count, 1))
 
@@ -237,14 +244,20 @@ class Network:
     def cut_off(self, one: str, other: str) -> None:
         """Let nothing through between two addresses until ``join``."""
         self.apart.add(frozenset((one, other)))
-        for connection in self._between(one, other):
+        for connection in self.between(one, other):
             connection.stall()
 
     def join(self, one: str, other: str) -> None:
         """Let two addresses reach each other again; what was under way arrives."""
         self.apart.discard(frozenset((one, other)))
-        for connection in self._between(one, other):
+        for connection in self.between(one, other):
             connection.resume()
+
+    def delay(self, one: str, other: str, seconds: float) -> None:
+        """Let bytes between two addresses take ``seconds`` from now on, on open connections, too."""
+        self.delays[frozenset((one, other))] = seconds
+        for connection in self.between(one, other):
+            connection.traits.latency = seconds
 
     def join_all(self) -> None:
         """Let all hosts reach each other again, and end all stalls."""
@@ -257,7 +270,8 @@ class Network:
         for connection in list(self.connections.values()):
             connection.befall("reset", 0)
 
-    def _between(self, one: str, other: str) -> list[Connection]:
+    def between(self, one: str, other: str) -> list[Connection]:
+        """The open connections of two addresses."""
         pair = {one, other}
         return [item for item in self.connections.values() if {host.address for host in item.hosts} == pair]
 
@@ -296,6 +310,8 @@ class Network:
         """Connect from the current host; ``OSError`` if it fails. With ``ssl``, real TLS runs over the connection."""
         me: Any = HOST.get()
         traits = self._traits()
+        if (latency := self.delays.get(frozenset((me.address, address)))) is not None:
+            traits.latency = latency
         await asyncio.sleep(2 * traits.latency)
         there = self.up.get(address)
         if me.is_gone or there is None or self.are_apart(me, there):
@@ -337,7 +353,7 @@ class Network:
     def _traits(self) -> Traits:
         random, weather = self.random, self.weather
         if weather.always is not None:
-            return weather.always
+            return replace(weather.always)
         latency = random.uniform(0.0001, 1.0) ** 2 * weather.latency
         is_slow = random.random() < weather.slow
         rate = int(weather.least_rate * 2 ** random.uniform(0, 6)) if is_slow else 0

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from culm.bamboo.base62 import decode_base62, encode_base62
 from culm.errors import EncodingError
-from culm.wire.base62 import decode_base62, encode_base62
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "bushbaby"
 KNOWN = json.loads((VECTORS / "base62.json").read_text())

@@ -11,6 +11,8 @@ import sys
 from ipaddress import ip_address
 
 import pytest
+from zeroconf import Error, Zeroconf
+from zeroconf.asyncio import AsyncZeroconf
 
 from culm.errors import ConfigError, NetworkError
 from culm.node.lan.multicast import (
@@ -152,6 +154,27 @@ def test_no_network() -> None:
         run_really(lambda: main([]))
     with pytest.raises(NetworkError, match=r"at 192\.0\.2\.77"):
         run_really(lambda: main(["192.0.2.77"]))
+
+
+@pytest.mark.parametrize("method", ["async_wait_for_start", "async_register_service"])
+def test_errors_of_the_library(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """An error of python-zeroconf is one of the network, so that a node tries again later."""
+
+    async def fails(*_: object, **__: object) -> None:
+        raise Error("not running")
+
+    async def main() -> None:
+        speaking = Multicast(print)
+        try:
+            await speaking.open(["127.0.0.1"])
+            await speaking.announce(b"", [(ip_address("127.0.0.1"), 7801)])
+        finally:
+            monkeypatch.undo()
+            await speaking.close()
+
+    monkeypatch.setattr(Zeroconf if method.endswith("start") else AsyncZeroconf, method, fails)
+    with pytest.raises(NetworkError, match="not running"):
+        run_really(main)
 
 
 def test_on_the_loopback() -> None:

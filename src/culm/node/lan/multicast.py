@@ -104,7 +104,7 @@ def own_hosts() -> list[str]:
 
 
 class Multicast:
-    """mDNS on some networks. ``heard`` is called with each announcement; it must be quick, and is not to raise."""
+    """mDNS on some networks. ``heard`` is called with each announcement; it must be quick and must not raise."""
 
     def __init__(self, heard: Callable[[bytes], object]) -> None:
         self._heard = heard
@@ -115,7 +115,7 @@ class Multicast:
 
     async def open(self, at: Sequence[str]) -> None:
         """Open the sockets at these IPv4 addresses of this machine; ``NetworkError`` if that is not possible."""
-        from zeroconf import RecordUpdate, RecordUpdateListener, Zeroconf  # noqa: PLC0415 - an extra
+        from zeroconf import Error, RecordUpdate, RecordUpdateListener, Zeroconf  # noqa: PLC0415 - an extra
         from zeroconf.asyncio import AsyncZeroconf  # noqa: PLC0415
 
         heard = self._heard
@@ -140,6 +140,8 @@ class Multicast:
             await self._zeroconf.zeroconf.async_wait_for_start()
         except OSError as error:
             raise NetworkError(f"cannot speak mDNS at {', '.join(at)}: {reason_of(error)}") from None
+        except Error as error:
+            raise NetworkError(f"cannot speak mDNS at {', '.join(at)}: {error}") from None
         clock = asyncio.get_running_loop().time
         for reader in self._zeroconf.zeroconf.engine.readers:
             transport = reader.transport
@@ -156,8 +158,11 @@ class Multicast:
         self._zeroconf.zeroconf.async_send(out)
 
     async def announce(self, data: bytes, addresses: Sequence[Address]) -> None:
-        """Announce this, and answer questions with it, instead of what was announced before."""
-        from zeroconf import ServiceInfo  # noqa: PLC0415 - an extra
+        """Announce this, and answer questions with it, instead of what was announced before.
+
+        ``NetworkError`` if python-zeroconf cannot.
+        """
+        from zeroconf import Error, ServiceInfo  # noqa: PLC0415 - an extra
 
         service = ServiceInfo(
             SERVICE,
@@ -168,11 +173,14 @@ class Multicast:
             addresses=[host.packed for host, _ in addresses],
             host_ttl=_LEAST_TTL,
         )
-        if self._service is None:
-            # The name is random, so there is nobody to ask whether it is taken, and no stranger who says so.
-            await self._zeroconf.async_register_service(service, cooperating_responders=True)
-        else:
-            await self._zeroconf.async_update_service(service)
+        try:
+            if self._service is None:
+                # The name is random, so there is nobody to ask whether it is taken, and no stranger who says so.
+                await self._zeroconf.async_register_service(service, cooperating_responders=True)
+            else:
+                await self._zeroconf.async_update_service(service)
+        except (OSError, Error) as error:
+            raise NetworkError(f"cannot announce this node: {error}") from None
         self._service = service
 
     async def close(self) -> None:

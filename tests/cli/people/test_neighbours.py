@@ -91,11 +91,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_listing(culm: Culm, answers: list[bytes]) -> None:
-    """Each neighbour is listed once, by its name, with its addresses and what the policy says; one's own node is not."""
+    """Each neighbour is listed once, by its name, with addresses and what the policy says; one's own node is not."""
     places = (ip_address("192.168.1.5"), 7801), (ip_address("fd00::5"), 7801)
     own = parse_author(culm("identity", "show").out.strip())
-    for key in (BOB, own, CAROL):
-        answers.append(seal(Announcement(key, places), clump_key(bytes(range(16))), time.time()))
+    ours, now = clump_key(bytes(range(16))), time.time()
+    answers.extend(seal(Announcement(key, places), ours, now) for key in (BOB, own, CAROL))
     answers.append(seal(Announcement(bytes(32), places), clump_key(b"another"), time.time()))
     culm("name", author_text(BOB), "bob")
     culm("block", "peer", author_text(CAROL), *CLUMP)

@@ -89,9 +89,10 @@ class Finding:
             began, asked, looked, said = clock(), 0, clock(), -1
             while True:
                 now, hour = clock(), int(self._wall() // HOUR_SECONDS)
-                if hour != said and (addresses := self._addresses()):
-                    await multicast.announce(self._sealed(addresses), addresses)
+                if hour != said:
                     said = hour
+                    if addresses := self._addresses():
+                        await multicast.announce(self._sealed(addresses), addresses)
                 if now - began >= self._ask_at(asked):
                     multicast.ask()
                     asked += 1

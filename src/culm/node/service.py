@@ -238,13 +238,13 @@ class NodeService:
         return place
 
     def contact(
-        self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial = connect
+        self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None
     ) -> asyncio.Task[None]:
         """Keep contact with one more peer, until the task is cancelled or the node stops.
 
         ``wanted``: what to ask this peer for, instead of what the node follows; the node then asks it for nothing on
         behalf of others. ``how``: see ``culm.node.asking``; None: as the configuration says. ``dial`` makes the
-        connections.
+        connections; None: as for any peer.
         """
         return self._start(self._keep_contact(url, wanted, how, dial))
 
@@ -388,7 +388,7 @@ class NodeService:
                 await self.healing.drop(failure)
 
     async def _keep_contact(
-        self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial = connect
+        self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None
     ) -> None:
         config, peer = self.config.for_peer(url)
         how = how or config.how_for(url)
@@ -404,7 +404,7 @@ class NodeService:
             await self._penalty_over(url, address)
             session: Session[Any] | None = None
             try:
-                streams = await dial(url)
+                streams = await (dial or connect)(url)
                 address = address_of(streams[1]) or address
                 if self._peering.refused_for(address, url.key):  # Of a name the address is known only now.
                     streams[1].close()

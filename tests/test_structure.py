@@ -208,7 +208,7 @@ def test_importing_culm_needs_no_extras() -> None:
     """``import culm`` and the command line load neither Spark, Arrow nor numpy, and no HTTP server."""
     code = (
         "import sys, culm, culm.cli.command as command; command.Commands().loaded();"
-        " extras = ('pyspark', 'pyarrow', 'numpy', 'aiohttp', 'prometheus_client', 'pyrage');"
+        " extras = ('pyspark', 'pyarrow', 'numpy', 'aiohttp', 'prometheus_client', 'pyrage', 'zeroconf');"
         " print([name for name in extras if name in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from hashlib import blake2b
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from culm.bamboo.base62 import decode_base62, encode_base62
 from culm.errors import ConfigError, EncodingError, LocalProtocolError, Place, RemoteProtocolError
+from culm.node.lan.multicast import SERVICE, announced_in
 from culm.wire import cbor
+from culm.wire.announcement import MAX_BYTES, Announcement, clump_key, seal, unseal
 from culm.wire.bymux import INFINITE, WRITE, Event, Multiplexer, Received, Stream, packet, pull_packet
 from culm.wire.compression import new_decoder, new_encoder
 from culm.wire.invitation import Invitation
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _WINDOW = 1000
+_HOUR_SECONDS = 3600
+_CLUMP_KEY = clump_key(b"a clump of the fuzzer")
 
 
 def base62(data: bytes) -> None:
@@ -47,6 +52,23 @@ def invitation(data: bytes) -> None:
     url = found.url()
     assert url.isprintable()
     assert Invitation.parse(url.upper()) == found
+
+
+def announcement(data: bytes) -> None:
+    """An announcement, with its MAC made right, has one encoding, or is refused; with another MAC it is refused."""
+    with suppress(EncodingError):
+        unseal(data, _CLUMP_KEY, _HOUR_SECONDS)
+        raise AssertionError("a MAC that nobody made holds")
+    hour = (1).to_bytes(8, "big")
+    mac = blake2b(hour + data, digest_size=32, key=_CLUMP_KEY, person=b"culm neighbour 1").digest()
+    found = unseal(data + mac, _CLUMP_KEY, _HOUR_SECONDS)
+    assert seal(found, _CLUMP_KEY, _HOUR_SECONDS) == data + mac
+
+
+def records(data: bytes) -> None:
+    """What is found in a TXT record was in it, and is bounded."""
+    found = announced_in(f"x.{SERVICE}", data)
+    assert found is None or (len(found) <= MAX_BYTES and b"culm=" + found in data)
 
 
 def stlv(data: bytes) -> None:
@@ -266,12 +288,18 @@ _SCRIPT = written([0, 1, _said()[:30], 2, 3, 10, _said()[30:], 4, 7, 5, 6, 8, 9]
 _ITEMS = bytes.fromhex("83 01 1818 44 00010203 63 616263 9818") + bytes(24) + bytes.fromhex("1b ffffffffffffffff")
 _SAID = Invitation(_KEY, (("node.example", 7801), ("::1", 1)), b"x", ((_KEY, 1), (bytes(32), 300)), "alice", 9)
 _INVITATIONS = _SAID.encode()[:-4], Invitation(_KEY, (("a", 1),)).encode()[:-4], _SAID.url().encode()
+_ANNOUNCED = (
+    seal(Announcement(_KEY, ((ip_address("10.0.0.5"), 1), (ip_address("fd00::5"), 7801))), _CLUMP_KEY, 0)[:-32],
+    seal(Announcement(_KEY, ((ip_address("127.0.0.1"), 65535),)), _CLUMP_KEY, 0)[:-32],
+)
 TARGETS = (
     Target("wire.base62", base62, (EncodingError,), (_NAME, encode_base62(bytes(32))), longest=64, share=0.1),
     Target(
         "wire.places", places, (ConfigError,), (_NAME + b"/7/5", _KEY.hex().encode() + b"/0"), longest=6000, share=0.3
     ),
     Target("wire.invitation", invitation, (ConfigError,), _INVITATIONS, longest=1500, share=0.3),
+    Target("wire.announcement", announcement, (EncodingError,), _ANNOUNCED, longest=160, share=0.2),
+    Target("wire.records", records, (), (b"\x03v=2\x08culm=abc", b"\x05culm=", b""), longest=600, share=0.1),
     Target("wire.stlv", stlv, (EncodingError,), (encode_header(1, 5) + b"12345" + encode_header(8, 300) + bytes(300),)),
     Target("wire.cbor", heads, (EncodingError,), (_ITEMS,), share=0.5),
     Target("wire.lzfoo", lzfoo, (EncodingError,), (_compressed(),)),

@@ -43,9 +43,9 @@ def _id(section: Section) -> str:
 
 
 def test_every_specification_is_there() -> None:
-    """Each protocol has one page; so have the log itself, the proof of an entry, invitations and sealed payloads."""
+    """Each protocol has one page; so have the log itself, proofs, invitations, neighbours and sealed payloads."""
     protocols = {"bushbaby", "culm", "intervals", "negentropy", "proposals", "ranges"}
-    wanted = protocols | {"bamboo", "invitation", "proof", "sealed"}
+    wanted = protocols | {"bamboo", "invitation", "neighbours", "proof", "sealed"}
     assert wanted == {page.stem for page in pages()}
 
 

@@ -82,6 +82,23 @@ def test_the_example_of_a_proof() -> None:
     assert expected == [(name, "".join(lines.split())) for name, lines in found]
 
 
+# -- neighbours -------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_an_announcement() -> None:
+    """The parts of the announcement on the page are those of the vector, and so are its clump, time and hour."""
+    text = part(page("neighbours"), "Example")
+    (parts,) = code(text)
+    lines = parts.splitlines()
+    vector = vectors("neighbours")
+    assert [(each["part"], each["hex"]) for each in vector["parts"]] == [
+        (name, data.strip()) for name, data in zip(lines[::2], lines[1::2], strict=True)
+    ]
+    assert vector["clump"] == 16 * "c0"
+    assert f"{vector['seconds']:,}" in text
+    assert f"{vector['hour']}." in text
+
+
 # -- invitations ------------------------------------------------------------------------------------------------------
 
 

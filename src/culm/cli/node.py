@@ -30,6 +30,7 @@ from culm.cli.nodeoptions import (
     add_serving,
     add_sizes,
     add_stateless,
+    lan_clump,
     node_config,
     settings_of,
     start_logging,
@@ -40,6 +41,7 @@ from culm.errors import ConfigError
 from culm.node.asking import OPTIONS, unfit
 from culm.node.home import Home
 from culm.node.interests.choices import ChoicesWatch
+from culm.node.lan.finding import Finding
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.pipes import own_streams
 from culm.node.network.transport import STREAM_LIMIT
@@ -146,14 +148,17 @@ def _serve(arguments: argparse.Namespace) -> int:
     start_logging(settings)
     if arguments.stdio is not None:
         return _serve_stdio(arguments, settings)
-    listen, peers = settings["listen"], [peer.url for peer in settings.peers]
-    if not listen and not peers and settings["http"] is None:
+    peers = [peer.url for peer in settings.peers]
+    if not settings["listen"] and not peers and settings["http"] is None and not settings["lan"]:
         raise ConfigError(
-            "nothing to do: give --listen URL, --peer URL or --http HOST:PORT,"
-            " or set listen, [[peers]] or http in culm.toml"
+            "nothing to do: give --listen URL, --peer URL, --lan or --http HOST:PORT,"
+            " or set listen, [[peers]], lan or http in culm.toml"
         )
     if arguments.index is not None:
         return _serve_index(arguments, settings)
+    if settings["lan"]:
+        lan_clump(settings, announces=True)
+    listen = [*settings["listen"], *_found_at(settings)]
     home = Home.find(arguments.home)
     watch = ChoicesWatch(home.policy_file, settings.clump or b"", adapting(arguments, home, settings))
     needs_clump = any(scheme_of(url).needs_clump for url in [*listen, *peers])
@@ -161,9 +166,24 @@ def _serve(arguments: argparse.Namespace) -> int:
     with home.store() as store:
         identity = home.identity(settings["identity"], ask_passphrase)
         node = NodeService(identity, config, store, home.kept_peers())
-        run = partial(node.run, listen, peers, beside=partial(watch.run, node.change_policy))
+
+        async def with_node() -> None:
+            async with beside(Finding(node, settings["lan_at"]).run()) if settings["lan"] else nullcontext():
+                await watch.run(node.change_policy)
+
+        run = partial(node.run, listen, peers, beside=with_node)
         asyncio.run(_until_stopped(run, _status_page(settings, node)))
     return 0
+
+
+def _found_at(settings: Settings) -> list[PeerUrl]:
+    """The listeners for neighbours, at free ports, if the node shall be found and has no listener that proves its key.
+
+    They are at the addresses that ``lan_at`` names, else at all of this machine.
+    """
+    if not settings["lan"] or any(url.is_secure for url in settings["listen"]):
+        return []
+    return [PeerUrl("culm", host, 0) for host in settings["lan_at"] or ["0.0.0.0"]]  # noqa: S104 - as documented
 
 
 def _serve_stdio(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -208,6 +228,8 @@ def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
     listen = settings["listen"]
     if settings["http"] is not None:
         raise ConfigError("--index cannot be combined with --http: an index has no status page")
+    if settings["lan"]:
+        raise ConfigError("--index cannot be combined with --lan: an index has no identity to announce")
     if settings.peers or any(scheme_of(url).session is not None for url in listen):
         raise ConfigError("--index works with negentropy:// listeners only, and without peers")
     from culm.store.recordindex import IndexStorage  # noqa: PLC0415 - numpy takes long to load

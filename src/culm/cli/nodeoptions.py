@@ -21,6 +21,7 @@ from culm.node.home import Home
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.interests.quotas import QuotaLimits
+from culm.node.lan.multicast import check_installed
 from culm.node.network.urls import PeerUrl
 from culm.node.proposals.options import ProposalOptions
 from culm.node.settings.kinds import FLAG, LOGS, read_value
@@ -29,6 +30,7 @@ from culm.node.settings.reading import Settings, limits_of, peer_settings, read_
 from culm.node.settings.schema import NODE, PROPOSALS, Section
 from culm.ranges import RangeSet, read_range, read_size
 from culm.types import Log
+from culm.wire.announcement import STRONG_BYTES
 from culm.wire.places import clump_name, parse_author, parse_log
 
 ORIGIN = "command line"
@@ -122,6 +124,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         type=partial(named_peer, PeerUrl.parse),
         help="stay connected to this peer",
     )
+    _add_settings(parser, NODE, lan=None, lan_at="ADDRESS", lan_weak=None)
     _add_settings(parser, NODE, interval="SECONDS", scrub_days="DAYS", verify=None, relay=None)
     parser.add_argument(
         "--carry",
@@ -146,6 +149,12 @@ def add_proposals(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("with proposals://")
     _add_settings(group, PROPOSALS, greedy=None, window="SIZE", profile=None, mandatory=None, notify_only=None)
     _add_settings(group, PROPOSALS, notify_above="SIZE")
+
+
+def add_finding(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command that looks for nodes on the same network."""
+    add_clump(parser)
+    _add_settings(parser, NODE, lan_at="ADDRESS")
 
 
 # -- what they and the configuration say -----------------------------------------------------------------------------
@@ -184,6 +193,23 @@ def chosen_clump(arguments: argparse.Namespace) -> bytes:
         raise ConfigError(
             "this command needs a clump: give --clump NAME, or set clump in culm.toml (--clump '' for none)"
         )
+    return clump
+
+
+def lan_clump(settings: Settings, *, announces: bool) -> bytes:
+    """The clump whose nodes are looked for on the same network; ``ConfigError`` if there is none, or no library.
+
+    ``announces``: also ``ConfigError`` if the clump can be guessed from announcements.
+    """
+    clump = settings.clump
+    if clump is None:
+        raise ConfigError("finding neighbours needs a clump: give --clump NAME, or set clump in culm.toml")
+    if announces and len(clump) < STRONG_BYTES and not settings["lan_weak"]:
+        raise ConfigError(
+            f"the clump has {len(clump)} bytes, and from announcements on the network anybody could guess it: take one"
+            f" of {STRONG_BYTES} random bytes or more (--clump-hex), or accept that with --lan-weak"
+        )
+    check_installed()
     return clump
 
 

@@ -56,6 +56,9 @@ COMMANDS = {
     "people.name": {
         "name": "list names of keys, give one, or take it away; every command takes and shows them",
     },
+    "people.neighbours": {
+        "neighbours": "list the nodes of the clump on the same network",
+    },
     "people.following": {
         "follow": "ask peers for an author's logs, one log or a range of it, and for nothing that you do not follow",
         "unfollow": "stop asking for an author or a log; entries that the store has stay",
@@ -125,7 +128,18 @@ GROUPS = frozenset(words.rpartition(" ")[0] for commands in COMMANDS.values() fo
 # How ``culm --help`` arranges the commands: by what a person wants to do.
 SECTIONS = {
     "a home, and your own logs": ("init", "identity", "append", "logs", "tail", "show", "verify", "forget"),
-    "other people": ("invite", "join", "name", "serve", "sync", "fetch", "follow", "unfollow", "following"),
+    "other people": (
+        "invite",
+        "join",
+        "name",
+        "neighbours",
+        "serve",
+        "sync",
+        "fetch",
+        "follow",
+        "unfollow",
+        "following",
+    ),
     "who may have what": ("group", "share", "unshare", "allow", "block", "policy"),
     "files": ("export", "import", "prove", "check", "reconcile"),
     "keeping a home in order": ("config", "doctor", "backup", "restore", "completion", "manual"),

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import ssl
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -64,6 +64,8 @@ from culm.types import Buffer, Log
 _logger = logging.getLogger("culm.node")
 Narrow = Callable[[Policy], Policy]
 """The policy of one session, made of the node's: a contact may be kept for some logs only."""
+Dial = Callable[[PeerUrl], Awaitable[Streams]]
+"""Makes a connection to a peer; raises ``NetworkError`` if that fails."""
 _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to come before all sessions are told.
 _LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
 _TIGHT_SECONDS = 10.0  # After a quota was used up, until the store is summed up again: meanwhile the tally counts.
@@ -235,13 +237,16 @@ class NodeService:
         self.roster.listeners.append(place)
         return place
 
-    def contact(self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None) -> asyncio.Task[None]:
+    def contact(
+        self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None
+    ) -> asyncio.Task[None]:
         """Keep contact with one more peer, until the task is cancelled or the node stops.
 
         ``wanted``: what to ask this peer for, instead of what the node follows; the node then asks it for nothing on
-        behalf of others. ``how``: see ``culm.node.asking``; None: as the configuration says.
+        behalf of others. ``how``: see ``culm.node.asking``; None: as the configuration says. ``dial`` makes the
+        connections; None: as for any peer.
         """
-        return self._start(self._keep_contact(url, wanted, how))
+        return self._start(self._keep_contact(url, wanted, how, dial))
 
     async def _tell_of_clumps(self) -> None:
         if count := await self.worker.run(self.worker.store.unmarked_since_upgrade, self._own):
@@ -382,7 +387,9 @@ class NodeService:
             if isinstance(failure, PayloadDamaged):
                 await self.healing.drop(failure)
 
-    async def _keep_contact(self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None) -> None:
+    async def _keep_contact(
+        self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None
+    ) -> None:
         config, peer = self.config.for_peer(url)
         how = how or config.how_for(url)
         narrow = partial(narrowed, wanted=wanted) if wanted else None
@@ -397,7 +404,7 @@ class NodeService:
             await self._penalty_over(url, address)
             session: Session[Any] | None = None
             try:
-                streams = await connect(url)
+                streams = await (dial or connect)(url)
                 address = address_of(streams[1]) or address
                 if self._peering.refused_for(address, url.key):  # Of a name the address is known only now.
                     streams[1].close()

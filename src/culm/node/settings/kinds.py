@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from culm.bamboo import MAX_U64
@@ -73,6 +74,13 @@ def _host_port(value: object) -> str:
     return match[0]
 
 
+def _ip(value: object) -> str:
+    address = ip_address(_text(value))
+    if getattr(address, "scope_id", None) is not None:
+        raise ValueError
+    return str(address)
+
+
 def _each(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda values: tuple(map(read, _list(values)))
 
@@ -113,6 +121,7 @@ LISTENERS = Kind(
     _each(lambda value: PeerUrl.parse(_text(value), schemes=LISTENER_SCHEMES, may_be_zero=True)),
     _written_list(str),
 )
+IPS = Kind('a list of IP addresses, such as "192.168.1.5"', _each(_ip), _written_list(str))
 LOGS = Kind('a list of logs, each "AUTHOR/LOG"', _each(lambda value: parse_log(_text(value))), _written_list(log_text))
 FEATURES = Kind(
     f"a list of range features: {', '.join(map(json.dumps, Feature))}",

@@ -198,8 +198,8 @@ def test_rows_that_are_gone(good: Path, tmp_path: Path, table: str, *, is_writte
 @pytest.mark.parametrize("value", ["NULL", "'text'", "9223372036854775807"])
 def test_an_index_that_says_something_else(good: Path, tmp_path: Path, value: str, *, is_written: bool) -> None:
     """The same where an index holds of a column what its table does not."""
-    for index, count in indexes(good).items():
-        for column in range(count):
+    for index, width in indexes(good).items():
+        for column in range(width):
             path = copy(good, tmp_path)
             skew(path, index, column, value)
             answers(path, is_written=is_written)

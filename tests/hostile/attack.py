@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.hostile.wires import Cut
@@ -85,4 +86,5 @@ class Attack:
     @property
     def claim(self) -> str:
         """What the attacker does."""
-        return (self.strike.__doc__ or "").partition("\n")[0]
+        strike = self.strike.func if isinstance(self.strike, partial) else self.strike
+        return (strike.__doc__ or "").partition("\n")[0]

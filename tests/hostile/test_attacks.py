@@ -128,4 +128,4 @@ def test_every_kind_of_attack_is_there() -> None:
     for pattern in ASKED:
         assert any(re.search(pattern, attack.name) for attack in ATTACKS), pattern
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
-    assert all(attack.claim for attack in ATTACKS)
+    assert all(attack.claim.endswith(".") for attack in ATTACKS)

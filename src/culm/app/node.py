@@ -17,6 +17,7 @@ from weakref import WeakSet
 from culm.app import names, opening, syncing
 from culm.app.names import AuthorName, EntryName, LogName, Payload, RangesOf, followed, make_range, unfollowed
 from culm.app.opening import Quarters
+from culm.app.peerevents import PeerEvents
 from culm.app.reading import Reads
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched
@@ -27,6 +28,7 @@ from culm.node.config import NodeConfig
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.peerevents import PeerEvent
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
@@ -101,6 +103,7 @@ class Node:
         self._contacts: dict[PeerUrl, _Kept] = {}
         # Weak, because a program that stops reading just drops its subscription, without closing it.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
+        self._peer_events: WeakSet[PeerEvents] = WeakSet()
         self._listeners: WeakSet[asyncio.Event] = WeakSet()  # Set when the store has changed, and at the end.
 
     # -- open and closed -----------------------------------------------------------------------------------------
@@ -163,6 +166,7 @@ class Node:
         )
         engine = NodeService(quarters.identity, config, store, quarters.kept())
         engine.watchers.add(self._tell_subscriptions)
+        engine.roster.watchers.add(self._tell_of_peer)
         beside = None if watch is None else partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
         running.add_done_callback(self._end_subscriptions)
@@ -451,6 +455,8 @@ class Node:
     def _end_subscriptions(self, _: object = None) -> None:
         for subscription in self._subscriptions:
             subscription.close()
+        for events in self._peer_events:
+            events.close()
         for listener in self._listeners:
             listener.set()
 
@@ -512,6 +518,21 @@ class Node:
             Peer(str(url), config.for_peer(url)[1].name in connected, roster.troubles.get(url))
             for url in self._contacts
         ]
+
+    def peer_events(self) -> PeerEvents:
+        """What happens with peers from now on: ``async for event in node.peer_events()``, each a ``PeerEvent``.
+
+        It tells of contacts, of callers and of refused ones, but not of ``sync``, ``fetch`` and ``negentropy://``
+        callers. A program that does not read for a thousand events loses the oldest ones.
+        """
+        self._open  # noqa: B018 - raises if the node is closed
+        events = PeerEvents()
+        self._peer_events.add(events)
+        return events
+
+    def _tell_of_peer(self, event: PeerEvent) -> None:
+        for events in self._peer_events:
+            events.take(event)
 
     async def sync(
         self,

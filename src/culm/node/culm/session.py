@@ -251,6 +251,8 @@ class CulmSession(Session[Event]):
             self.connection.settle(ended)
             self.driver.wake()
         agreed = min(self._settled, self._peer_settled)
+        if 0 < ended <= agreed:
+            self.settled()
         if not self.is_live and 0 < ended <= agreed and not self.connection.is_comparing:
             self.done.set()
 

@@ -8,8 +8,19 @@ from culm.app.node import Node, Peer
 from culm.app.peerevents import PeerEvents
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched
+from culm.node.held import Holding
 from culm.node.intervals.followed import FollowOptions
 from culm.node.peerevents import PeerEvent
 from culm.node.proposals.options import ProposalOptions
 
-__all__ = ["Fetched", "FollowOptions", "Node", "Peer", "PeerEvent", "PeerEvents", "ProposalOptions", "Subscription"]
+__all__ = [
+    "Fetched",
+    "FollowOptions",
+    "Holding",
+    "Node",
+    "Peer",
+    "PeerEvent",
+    "PeerEvents",
+    "ProposalOptions",
+    "Subscription",
+]

@@ -25,6 +25,7 @@ from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place, StoreError
 from culm.node.asking import How, Wanted, check_how
 from culm.node.config import NodeConfig
+from culm.node.held import Holding
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
@@ -100,9 +101,12 @@ class Node:
         self._config = config or NodeConfig(b"")
         self._opened: _Opened | None = None
         self._stop = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+        self._endings = 0  # Calls of ``end_subscriptions``, so that ``changes`` notices such a call.
         self._contacts: dict[PeerUrl, _Kept] = {}
         # Weak, because a program that stops reading just drops its subscription, without closing it.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
+        self._waiters: WeakSet[asyncio.Event] = WeakSet()  # Set when a peer has said what it holds, and at the end.
         self._peer_events: WeakSet[PeerEvents] = WeakSet()
         self._listeners: WeakSet[asyncio.Event] = WeakSet()  # Set when the store has changed, and at the end.
 
@@ -167,24 +171,43 @@ class Node:
         engine = NodeService(quarters.identity, config, store, quarters.kept())
         engine.watchers.add(self._tell_subscriptions)
         engine.roster.watchers.add(self._tell_of_peer)
+        loop = asyncio.get_running_loop()
+
+        def heard() -> None:
+            loop.call_soon_threadsafe(self._wake, self._waiters)
+
+        engine.held.watchers.add(heard)
         beside = None if watch is None else partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
-        running.add_done_callback(self._end_subscriptions)
+        running.add_done_callback(self._has_stopped)
         self._opened = _Opened(quarters, engine, reads, running)
         return self
 
     async def close(self) -> None:
-        """End all sessions and subscriptions, and close the store. Everything acknowledged is on the disk."""
-        if self._opened is None or self._stop.is_set():
+        """End all sessions and subscriptions, and close the store. Everything acknowledged is on the disk.
+
+        A call while another one is closing the node waits for that.
+        """
+        if self._opened is None:
             return
-        self._stop.set()
-        self._end_subscriptions()
-        reads, store = self._opened.reads, self._opened.engine.worker.store
+        if not self._stop.is_set():
+            self._stop.set()
+            self._closing = asyncio.create_task(self._close(self._opened))
+        assert self._closing is not None  # noqa: S101 - made when ``_stop`` was set
+        # A caller that is cancelled, as a web framework does, must not leave the store half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self, parts: _Opened) -> None:
+        self._has_stopped()
         try:
-            await self._opened.running
+            await parts.running
         finally:
-            await reads.close()
-            store.close()
+            await parts.reads.close()
+            parts.engine.worker.store.close()
+
+    def _has_stopped(self, _: object = None) -> None:
+        self.end_subscriptions()
+        self._wake(self._waiters)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -442,29 +465,37 @@ class Node:
         Changes that come while the program is busy count as one. ``subscribe`` tells which entries are new; this also
         tells of forks, deleted payloads, and entries that another program takes in.
         """
-        changed = asyncio.Event()
+        changed, before = asyncio.Event(), self._endings
         changed.set()
         self._listeners.add(changed)
         while True:
             await changed.wait()
             changed.clear()
-            if self.is_closed:
+            if self.is_closed or self._endings > before:
                 return
             yield
 
-    def _end_subscriptions(self, _: object = None) -> None:
+    def end_subscriptions(self) -> None:
+        """End what loops of the program wait for, without an error: subscriptions, ``changes``, and peer events.
+
+        ``close`` does this, too. Call it alone where something waits for these loops before it closes the node: a web
+        server that stops lets open responses come to their end first. Subscriptions that are made later are not ended.
+        """
+        self._endings += 1
         for subscription in self._subscriptions:
             subscription.close()
         for events in self._peer_events:
             events.close()
-        for listener in self._listeners:
-            listener.set()
+        self._wake(self._listeners)
+
+    def _wake(self, waiting: Iterable[asyncio.Event]) -> None:
+        for event in waiting:
+            event.set()
 
     def _tell_subscriptions(self) -> None:
         for subscription in self._subscriptions:
             subscription.store_changed()
-        for listener in self._listeners:
-            listener.set()
+        self._wake(self._listeners)
 
     # -- peers -------------------------------------------------------------------------------------------------------
 
@@ -530,6 +561,42 @@ class Node:
         self._peer_events.add(events)
         return events
 
+    # -- acknowledgements --------------------------------------------------------------------------------------------
+
+    def held_by(self, log: LogName) -> list[Holding]:
+        """What peers say, and have shown, that they hold of a log of the node's own, the latest news last.
+
+        It is what they told since the node was opened: contacts, callers, and peers of ``sync``. With ``culm://`` a
+        peer tells when it has stored what it wants, so ``complete`` is an acknowledgement. With other protocols only
+        ``newest`` is known, as of the beginning of the connection. A peer can lie about all but ``shown``.
+
+        ``ConfigError`` for a log of another author: peers tell the author alone.
+        """
+        return self._engine.held.of(self._own_log(log))
+
+    async def until_held(self, entry: Entry, *, peers: int = 1) -> list[Holding]:
+        """Wait until so many peers say that they hold the log from entry 1 to this one, with all payloads.
+
+        Returns what they hold. Peers that want only a part of the log never say so; use ``asyncio.timeout``.
+        ``ConfigError`` as for ``held_by``, and if the node closes meanwhile.
+        """
+        log, changed = self._own_log(names.checked(entry).log), asyncio.Event()
+        self._waiters.add(changed)
+        while True:
+            found = [held for held in self.held_by(log) if held.complete >= entry.seq]
+            if len(found) >= peers:
+                return found
+            changed.clear()
+            await changed.wait()
+
+    def _own_log(self, log: LogName) -> Log:
+        author, log_id = names.log_of(log, self.author)
+        if author != self.author:
+            raise ConfigError(
+                "peers tell what they hold of the node's own logs only, and this is a log of another author"
+            )
+        return author, log_id
+
     def _tell_of_peer(self, event: PeerEvent) -> None:
         for events in self._peer_events:
             events.take(event)
@@ -560,7 +627,9 @@ class Node:
         wanted = names.wanted_of(logs, self.author)
         path = engine.worker.store.path
         kept = self._open.quarters.kept()
-        return await syncing.exchange(self.identity, engine.config, path, place, wanted, how, progress, kept)
+        return await syncing.exchange(
+            self.identity, engine.config, path, place, wanted, how, progress, kept, engine.held
+        )
 
     async def fetch(
         self,

@@ -15,6 +15,7 @@ from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, NetworkError, NotHeld, PayloadDamaged, PayloadMismatch
 from culm.node.asking import How, Wanted, check_how, logs_to_ask_for, narrowed
 from culm.node.config import NodeConfig
+from culm.node.held import HeldByPeers
 from culm.node.interests.missing import lacking
 from culm.node.interests.policy import Policy
 from culm.node.intervals.peek import Peek
@@ -57,6 +58,7 @@ async def exchange(
     how: How | None,
     progress: Progress,
     kept: KeptPeers | None = None,
+    held: HeldByPeers | None = None,
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
@@ -68,7 +70,7 @@ async def exchange(
             purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, wanted)
         elif wanted:
             config = replace(config, policy=narrowed(config.policy, wanted))
-        return await sync(identity, config, store, url, purpose, progress, kept=kept)
+        return await sync(identity, config, store, url, purpose, progress, kept=kept, held=held)
     finally:
         store.close()
 

@@ -36,6 +36,7 @@ from culm.node.asking import How, Wanted, logs_to_ask_for, narrowed
 from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
+from culm.node.held import HeldByPeers
 from culm.node.interests.policy import Policy
 from culm.node.interests.quotas import Quotas
 from culm.node.interests.relay import Relay
@@ -104,6 +105,7 @@ class NodeService:
             check_one_by_one()
         self.sessions: dict[Session[Any], Narrow] = {}  # In the order in which they began.
         self.roster = Roster(identity.public, store.path)
+        self.held = HeldByPeers()
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
         self.worker = StoreWorker(store, config.surroundings)
@@ -353,6 +355,7 @@ class NodeService:
             budget=self._budget.share(address),
             bushbaby=self._bushbaby,
             relay=None if narrow else self._relay,
+            held=self.held,
             happened=self.roster.happened,
         )
 

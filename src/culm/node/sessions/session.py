@@ -11,11 +11,12 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from culm.bamboo import Identity
+from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, NetworkError, Place
 from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
+from culm.node.held import HeldByPeers
 from culm.node.interests.policy import Policy
 from culm.node.interests.relay import Relay
 from culm.node.network.pipes import what_ended
@@ -48,8 +49,8 @@ class Context:
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
     needed where a protocol proves who we are. ``bushbaby``: what sessions of that protocol remember together.
-    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others. ``happened`` hears that the
-    handshake is over, and that all has come.
+    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others. ``held`` notes
+    what peers hold of this node's logs. ``happened`` hears that the handshake is over, and that all has come.
     """
 
     identity: Identity | None
@@ -65,6 +66,7 @@ class Context:
     budget: MemoryShare | None = None
     bushbaby: Remembered = field(default_factory=Remembered)
     relay: Relay | None = None
+    held: HeldByPeers = field(default_factory=HeldByPeers)
     happened: Callable[["Session[Any]", Kind], None] = lambda *_: None
 
     def needed_identity(self) -> Identity:
@@ -123,7 +125,8 @@ class Session(Speaker[EventT]):
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self._writer = streams[1]
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
-        self.witness = Witness(context.worker, context.source, context.config.policy.own)
+        own = context.config.policy.own
+        self.witness = Witness(context.worker, context.source, own, self._peer_said, self._peer_showed)
         self._context = context
         self._purpose = purpose
         self._share = context.worker.share
@@ -202,6 +205,14 @@ class Session(Speaker[EventT]):
             wrong.leave(self, log, place.seq)
         else:
             wrong.fetch_alone(self, log, place.seq, now)
+
+    # -- what the peer holds of our own logs --------------------------------------------------------------------
+
+    def _peer_said(self, log: Log, newest: int) -> None:
+        self._context.held.said(self.proved, self._context.address, log, newest)
+
+    def _peer_showed(self, entry: Entry) -> None:
+        self._context.held.shown(self.proved, self._context.address, entry.log, entry.seq)
 
     # -- life --------------------------------------------------------------------------------------------------
 

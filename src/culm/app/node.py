@@ -6,7 +6,8 @@ sessions, and a busy session does not hold up the program.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -653,19 +654,31 @@ class Node:
             store.close()
 
     async def fetch_bytes(self, url: str, entry: Entry, first: int = 0, last: int | None = None) -> bytes:
-        """Get the bytes ``first`` to ``last`` (included; None: the last one) of a payload from a peer.
+        """The same as ``fetch_pieces``, at once. For parts that fit into memory."""
+        return b"".join([piece async for piece in self.fetch_pieces(url, entry, first, last)])
+
+    async def fetch_pieces(
+        self, url: str, entry: Entry, first: int = 0, last: int | None = None
+    ) -> AsyncGenerator[bytes]:
+        """Get the bytes ``first`` to ``last`` (included; None: the last one) of a payload from a peer, piece by piece.
 
         **Nobody has checked them**, because the hash in the entry is over the whole payload. They are not kept. The
-        store must have the entry: ``fetch`` gets it, also without its payload. Peers are those of ``fetch``.
+        store must have the entry: ``fetch`` gets it, also without its payload. Peers are those of ``fetch``. The peer
+        sends as fast as the program takes; about a megabyte waits in between. A program that breaks the loop off calls
+        ``aclose``, or uses ``contextlib.aclosing``, to end the connection at once.
 
         ``NotHeld`` if the store does not have the entry, or the peer not these bytes; ``ConfigError`` if the payload is
-        shorter; ``PayloadMismatch`` if all of it was fetched, and is another one.
+        shorter; ``PayloadMismatch``, at the end, if all of it was fetched, and is another one. ``NetworkError`` can
+        come at any piece.
         """
         engine, place = self._engine, PeerUrl.parse(url, schemes=syncing.FETCHING)
+        last = names.checked(entry).size - 1 if last is None else last
         store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path, read_only=True)
+        pieces = syncing.read_pieces(self.identity, engine.config, store, place, entry, first, last)
         try:
-            last = entry.size - 1 if last is None else last
-            return await syncing.read_bytes(self.identity, engine.config, store, place, entry, first, last)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
         finally:
             store.close()
 

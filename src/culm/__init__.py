@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from culm.errors import CulmError, NetworkError, NotHeld, Place, SealedPayload
     from culm.store import SQLiteStore
     from culm.store import SQLiteStore as Store
-    from culm.wire.places import author_text, log_text
+    from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_place
 
 __version__ = "0.1.0"
 
@@ -36,6 +36,9 @@ __all__ = [
     "author_text",
     "check_proof",
     "log_text",
+    "parse_author",
+    "parse_log",
+    "parse_place",
 ]
 # Each name is imported at its first use. A node needs asyncio, TLS and all protocols, a store needs SQLite and the
 # signatures. Every import of a module below this one runs this file, so the ``culm`` command and the workers of Spark
@@ -46,7 +49,7 @@ _MODULES = {
     "culm.bamboo.entryproof": ("EntryProof", "check_proof"),
     "culm.errors": ("CulmError", "NetworkError", "NotHeld", "Place", "SealedPayload"),
     "culm.store": ("SQLiteStore", "Store"),
-    "culm.wire.places": ("author_text", "log_text"),
+    "culm.wire.places": ("author_text", "log_text", "parse_author", "parse_log", "parse_place"),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

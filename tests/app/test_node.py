@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from array import array
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -353,6 +353,37 @@ def test_fetching_entries(tmp_path: Path, scheme: str) -> None:
             assert len(await node.logs()) == len(await source.logs()) == 2
 
     run_really(main)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+async def test_a_film_from_a_peer(culm_world: World, scheme: str) -> None:
+    """A payload is played as it comes. The player may pause for minutes: the peer waits then, and memory is bounded."""
+    source, node = await culm_world.node("source"), await culm_world.node("node")
+    film = bytes(range(256)) * 16_000
+    entry = await source.append(1, film)
+    url = await source.listen(f"{scheme}://{source.host.address}:0")
+    await node.fetch(url, {(source.author, 1): Range(1, 1, payloads=False)})
+    played = bytearray()
+    async for piece in node.fetch_pieces(url, entry, 1000):
+        assert piece
+        if not played:
+            await asyncio.sleep(200)
+        played += piece
+    assert played == film[1000:]
+
+    pieces = node.fetch_pieces(url, entry)
+    played = bytearray(await anext(pieces))
+    await asyncio.sleep(200)
+    culm_world.drop(source, node)
+    with pytest.raises(NetworkError):
+        async for piece in pieces:
+            played += piece
+    assert len(played) < 2_500_000
+    assert film.startswith(played)
+    async with aclosing(node.fetch_pieces(url, entry)) as broken_off:
+        await anext(broken_off)
+    with pytest.raises(TypeError, match="an Entry is expected"):
+        await node.fetch_bytes(url, 7)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scheme", ["culm", "intervals"])

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from culm import Node, Store
-from culm.errors import StoreError
+from culm import Entry, Node, Store
+from culm.errors import ConfigError, StoreError
 from culm.testing import build_log
 from tests.app.nodes import opened, two
 from tests.node.links import run_really
 from tests.node.peers import until
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from culm.testing import World
 
 
 LOG = build_log(20)
@@ -139,6 +143,66 @@ def test_the_end_of_a_subscription(tmp_path: Path) -> None:
         assert await anext(later, None) is None
 
     run_really(main)
+
+
+async def response(source: AsyncIterator[object], pause: float) -> list[int]:
+    """What a web framework makes of a streamed response: the number of each entry, or 0."""
+
+    async def body() -> AsyncIterator[int]:
+        async for item in source:
+            yield item.seq if isinstance(item, Entry) else 0
+            await asyncio.sleep(pause)
+
+    return [number async for number in body()]
+
+
+async def append(node: Node) -> None:
+    """Append until the node closes."""
+    with suppress(ConfigError, StoreError):
+        while True:
+            await node.append(1, "news")
+
+
+@pytest.mark.parametrize("ending", ["close", "end_subscriptions"])
+async def test_streams_of_a_web_framework(culm_world: World, ending: str) -> None:
+    """Responses that stream news end when the node closes, and before if it is told so, wherever each of them waits."""
+    node = await culm_world.node()
+
+    appending = asyncio.create_task(append(node))
+    await asyncio.sleep(0)
+    sources = [(node.subscribe(since="0"), pause) for pause in (0, 0, 0, 0.1, 0.1, 5)]
+    others: list[AsyncIterator[object]] = [node.changes(), node.peer_events()]
+    sending = [asyncio.create_task(response(*source)) for source in [*sources, *((other, 0) for other in others)]]
+    while (await node.entry(1, 20)) is None:
+        await asyncio.sleep(0.001)
+    if ending == "close":
+        await asyncio.gather(node.close(), node.close())
+    else:
+        node.end_subscriptions()
+    async with asyncio.timeout(10):
+        *sent, changes, events = await asyncio.gather(*sending)
+    for numbers in sent:
+        assert numbers == list(range(1, len(numbers) + 1))
+    assert max(map(len, sent)) > 5
+    assert changes
+    assert not events
+    if ending == "end_subscriptions":
+        assert (await anext(node.subscribe(since="0"))).seq == 1
+    await node.close()
+    await appending
+
+
+async def test_a_close_that_is_cancelled(culm_world: World) -> None:
+    """If the caller of close is cancelled, the node is closed all the same, and another call waits for that."""
+    node = await culm_world.node()
+    await node.append(1, "one")
+    path, closing = node.store_path, asyncio.create_task(node.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await node.close()
+    assert closing.cancelled()
+    with Store(path) as store:
+        assert 1 == len(list(store.logs()))
 
 
 def test_a_subscription_that_nobody_reads(tmp_path: Path) -> None:

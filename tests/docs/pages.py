@@ -53,7 +53,7 @@ for line in sys.stdin:
     exec(compile(json.loads(line), "a block of the page", "exec"), names)
     print("\\0", flush=True)
 """
-_PORT = re.compile(r"(?<=:)\d{4}(?!\d)")
+_PORT = re.compile(r"(?:(?<=:)|(?<=--port ))\d{4}(?!\d)")
 # What differs from run to run, most telling first: the longer a pattern, the less it could mean anything else.
 _VARIABLE = (
     (r"[0-9A-Za-z]{43}(?![0-9A-Za-z])", r"[0-9A-Za-z]{43}"),
@@ -237,7 +237,7 @@ class Reader:
 
     def _here(self, text: str) -> str:
         """The text with ports that are free here in place of those of the page."""
-        return _PORT.sub(lambda match: self.ports.setdefault(match[0], str(_free_port())), text)
+        return _PORT.sub(lambda match: self.ports.setdefault(match[0], str(free_port())), text)
 
     def _as_shown(self, output: bytes) -> str:
         """What was printed, with the reader's home under the name that the pages give it."""
@@ -262,7 +262,8 @@ class Reader:
             process.wait(PATIENCE)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nothing listens at."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

@@ -5,9 +5,22 @@ import only what this package exports.
 """
 
 from culm.app.node import Node, Peer
+from culm.app.peerevents import PeerEvents
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched
+from culm.node.held import Holding
 from culm.node.intervals.followed import FollowOptions
+from culm.node.peerevents import PeerEvent
 from culm.node.proposals.options import ProposalOptions
 
-__all__ = ["Fetched", "FollowOptions", "Node", "Peer", "ProposalOptions", "Subscription"]
+__all__ = [
+    "Fetched",
+    "FollowOptions",
+    "Holding",
+    "Node",
+    "Peer",
+    "PeerEvent",
+    "PeerEvents",
+    "ProposalOptions",
+    "Subscription",
+]

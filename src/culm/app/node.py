@@ -6,7 +6,8 @@ sessions, and a busy session does not hold up the program.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -17,6 +18,7 @@ from weakref import WeakSet
 from culm.app import names, opening, syncing
 from culm.app.names import AuthorName, EntryName, LogName, Payload, RangesOf, followed, make_range, unfollowed
 from culm.app.opening import Quarters
+from culm.app.peerevents import PeerEvents
 from culm.app.reading import Reads
 from culm.app.subscription import Subscription
 from culm.app.syncing import Fetched
@@ -24,9 +26,11 @@ from culm.bamboo import MAX_U64, Entry, ForkProof, Identity
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place, StoreError
 from culm.node.asking import How, Wanted, check_how
 from culm.node.config import NodeConfig
+from culm.node.held import Holding
 from culm.node.interests.choices import ChoicesWatch
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.peerevents import PeerEvent
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.stats import SessionStats
@@ -98,9 +102,13 @@ class Node:
         self._config = config or NodeConfig(b"")
         self._opened: _Opened | None = None
         self._stop = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+        self._endings = 0  # Calls of ``end_subscriptions``, so that ``changes`` notices such a call.
         self._contacts: dict[PeerUrl, _Kept] = {}
         # Weak, because a program that stops reading just drops its subscription, without closing it.
         self._subscriptions: WeakSet[Subscription] = WeakSet()
+        self._waiters: WeakSet[asyncio.Event] = WeakSet()  # Set when a peer has said what it holds, and at the end.
+        self._peer_events: WeakSet[PeerEvents] = WeakSet()
         self._listeners: WeakSet[asyncio.Event] = WeakSet()  # Set when the store has changed, and at the end.
 
     # -- open and closed -----------------------------------------------------------------------------------------
@@ -163,24 +171,44 @@ class Node:
         )
         engine = NodeService(quarters.identity, config, store, quarters.kept())
         engine.watchers.add(self._tell_subscriptions)
+        engine.roster.watchers.add(self._tell_of_peer)
+        loop = asyncio.get_running_loop()
+
+        def heard() -> None:
+            loop.call_soon_threadsafe(self._wake, self._waiters)
+
+        engine.held.watchers.add(heard)
         beside = None if watch is None else partial(watch.run, engine.change_policy)
         running = asyncio.create_task(engine.run([], [], stop=self._stop, beside=beside))
-        running.add_done_callback(self._end_subscriptions)
+        running.add_done_callback(self._has_stopped)
         self._opened = _Opened(quarters, engine, reads, running)
         return self
 
     async def close(self) -> None:
-        """End all sessions and subscriptions, and close the store. Everything acknowledged is on the disk."""
-        if self._opened is None or self._stop.is_set():
+        """End all sessions and subscriptions, and close the store. Everything acknowledged is on the disk.
+
+        A call while another one is closing the node waits for that.
+        """
+        if self._opened is None:
             return
-        self._stop.set()
-        self._end_subscriptions()
-        reads, store = self._opened.reads, self._opened.engine.worker.store
+        if not self._stop.is_set():
+            self._stop.set()
+            self._closing = asyncio.create_task(self._close(self._opened))
+        assert self._closing is not None  # noqa: S101 - made when ``_stop`` was set
+        # A caller that is cancelled, as a web framework does, must not leave the store half closed.
+        await asyncio.shield(self._closing)
+
+    async def _close(self, parts: _Opened) -> None:
+        self._has_stopped()
         try:
-            await self._opened.running
+            await parts.running
         finally:
-            await reads.close()
-            store.close()
+            await parts.reads.close()
+            parts.engine.worker.store.close()
+
+    def _has_stopped(self, _: object = None) -> None:
+        self.end_subscriptions()
+        self._wake(self._waiters)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -438,27 +466,37 @@ class Node:
         Changes that come while the program is busy count as one. ``subscribe`` tells which entries are new; this also
         tells of forks, deleted payloads, and entries that another program takes in.
         """
-        changed = asyncio.Event()
+        changed, before = asyncio.Event(), self._endings
         changed.set()
         self._listeners.add(changed)
         while True:
             await changed.wait()
             changed.clear()
-            if self.is_closed:
+            if self.is_closed or self._endings > before:
                 return
             yield
 
-    def _end_subscriptions(self, _: object = None) -> None:
+    def end_subscriptions(self) -> None:
+        """End what loops of the program wait for, without an error: subscriptions, ``changes``, and peer events.
+
+        ``close`` does this, too. Call it alone where something waits for these loops before it closes the node: a web
+        server that stops lets open responses come to their end first. Subscriptions that are made later are not ended.
+        """
+        self._endings += 1
         for subscription in self._subscriptions:
             subscription.close()
-        for listener in self._listeners:
-            listener.set()
+        for events in self._peer_events:
+            events.close()
+        self._wake(self._listeners)
+
+    def _wake(self, waiting: Iterable[asyncio.Event]) -> None:
+        for event in waiting:
+            event.set()
 
     def _tell_subscriptions(self) -> None:
         for subscription in self._subscriptions:
             subscription.store_changed()
-        for listener in self._listeners:
-            listener.set()
+        self._wake(self._listeners)
 
     # -- peers -------------------------------------------------------------------------------------------------------
 
@@ -513,6 +551,57 @@ class Node:
             for url in self._contacts
         ]
 
+    def peer_events(self) -> PeerEvents:
+        """What happens with peers from now on: ``async for event in node.peer_events()``, each a ``PeerEvent``.
+
+        It tells of contacts, of callers and of refused ones, but not of ``sync``, ``fetch`` and ``negentropy://``
+        callers. A program that does not read for a thousand events loses the oldest ones.
+        """
+        self._open  # noqa: B018 - raises if the node is closed
+        events = PeerEvents()
+        self._peer_events.add(events)
+        return events
+
+    # -- acknowledgements --------------------------------------------------------------------------------------------
+
+    def held_by(self, log: LogName) -> list[Holding]:
+        """What peers say, and have shown, that they hold of a log of the node's own, the latest news last.
+
+        It is what they told since the node was opened: contacts, callers, and peers of ``sync``. With ``culm://`` a
+        peer tells when it has stored what it wants, so ``complete`` is an acknowledgement. With other protocols only
+        ``newest`` is known, as of the beginning of the connection. A peer can lie about all but ``shown``.
+
+        ``ConfigError`` for a log of another author: peers tell the author alone.
+        """
+        return self._engine.held.of(self._own_log(log))
+
+    async def until_held(self, entry: Entry, *, peers: int = 1) -> list[Holding]:
+        """Wait until so many peers say that they hold the log from entry 1 to this one, with all payloads.
+
+        Returns what they hold. Peers that want only a part of the log never say so; use ``asyncio.timeout``.
+        ``ConfigError`` as for ``held_by``, and if the node closes meanwhile.
+        """
+        log, changed = self._own_log(names.checked(entry).log), asyncio.Event()
+        self._waiters.add(changed)
+        while True:
+            found = [held for held in self.held_by(log) if held.complete >= entry.seq]
+            if len(found) >= peers:
+                return found
+            changed.clear()
+            await changed.wait()
+
+    def _own_log(self, log: LogName) -> Log:
+        author, log_id = names.log_of(log, self.author)
+        if author != self.author:
+            raise ConfigError(
+                "peers tell what they hold of the node's own logs only, and this is a log of another author"
+            )
+        return author, log_id
+
+    def _tell_of_peer(self, event: PeerEvent) -> None:
+        for events in self._peer_events:
+            events.take(event)
+
     async def sync(
         self,
         url: str,
@@ -539,7 +628,9 @@ class Node:
         wanted = names.wanted_of(logs, self.author)
         path = engine.worker.store.path
         kept = self._open.quarters.kept()
-        return await syncing.exchange(self.identity, engine.config, path, place, wanted, how, progress, kept)
+        return await syncing.exchange(
+            self.identity, engine.config, path, place, wanted, how, progress, kept, engine.held
+        )
 
     async def fetch(
         self,
@@ -563,19 +654,31 @@ class Node:
             store.close()
 
     async def fetch_bytes(self, url: str, entry: Entry, first: int = 0, last: int | None = None) -> bytes:
-        """Get the bytes ``first`` to ``last`` (included; None: the last one) of a payload from a peer.
+        """The same as ``fetch_pieces``, at once. For parts that fit into memory."""
+        return b"".join([piece async for piece in self.fetch_pieces(url, entry, first, last)])
+
+    async def fetch_pieces(
+        self, url: str, entry: Entry, first: int = 0, last: int | None = None
+    ) -> AsyncGenerator[bytes]:
+        """Get the bytes ``first`` to ``last`` (included; None: the last one) of a payload from a peer, piece by piece.
 
         **Nobody has checked them**, because the hash in the entry is over the whole payload. They are not kept. The
-        store must have the entry: ``fetch`` gets it, also without its payload. Peers are those of ``fetch``.
+        store must have the entry: ``fetch`` gets it, also without its payload. Peers are those of ``fetch``. The peer
+        sends as fast as the program takes; about a megabyte waits in between. A program that breaks the loop off calls
+        ``aclose``, or uses ``contextlib.aclosing``, to end the connection at once.
 
         ``NotHeld`` if the store does not have the entry, or the peer not these bytes; ``ConfigError`` if the payload is
-        shorter; ``PayloadMismatch`` if all of it was fetched, and is another one.
+        shorter; ``PayloadMismatch``, at the end, if all of it was fetched, and is another one. ``NetworkError`` can
+        come at any piece.
         """
         engine, place = self._engine, PeerUrl.parse(url, schemes=syncing.FETCHING)
+        last = names.checked(entry).size - 1 if last is None else last
         store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path, read_only=True)
+        pieces = syncing.read_pieces(self.identity, engine.config, store, place, entry, first, last)
         try:
-            last = entry.size - 1 if last is None else last
-            return await syncing.read_bytes(self.identity, engine.config, store, place, entry, first, last)
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
         finally:
             store.close()
 

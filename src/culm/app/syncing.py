@@ -5,7 +5,7 @@ then does it have its own counts, and an end.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, NetworkError, NotHeld, PayloadDamaged, PayloadMismatch
 from culm.node.asking import How, Wanted, check_how, logs_to_ask_for, narrowed
 from culm.node.config import NodeConfig
+from culm.node.held import HeldByPeers
 from culm.node.interests.missing import lacking
 from culm.node.interests.policy import Policy
 from culm.node.intervals.peek import Peek
@@ -57,6 +58,7 @@ async def exchange(
     how: How | None,
     progress: Progress,
     kept: KeptPeers | None = None,
+    held: HeldByPeers | None = None,
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
@@ -68,7 +70,7 @@ async def exchange(
             purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, wanted)
         elif wanted:
             config = replace(config, policy=narrowed(config.policy, wanted))
-        return await sync(identity, config, store, url, purpose, progress, kept=kept)
+        return await sync(identity, config, store, url, purpose, progress, kept=kept, held=held)
     finally:
         store.close()
 
@@ -105,18 +107,40 @@ async def fetch(
     return Fetched(summary, await asyncio.to_thread(_lacking, store, wanted))
 
 
-async def read_bytes(
+async def read_pieces(
     identity: Identity, config: NodeConfig, store: ToolStore, url: PeerUrl, entry: Entry, first: int, last: int
-) -> bytes:
-    """Ask a peer for a part of a payload; see ``Node.fetch_bytes``."""
+) -> AsyncGenerator[bytes]:
+    """Ask a peer for a part of a payload; see ``Node.fetch_pieces``."""
     if not 0 <= first <= last < entry.size:
         raise ConfigError(f"the payload of entry {entry.seq} has {entry.size} bytes; it has no bytes {first} to {last}")
     if await asyncio.to_thread(store.get, entry.place) is None:
         raise NotHeld("the store does not have this entry: fetch it first, without its payload if need be")
-    nobody = frozenset[bytes]()
-    policy = replace(config.policy, interests={}, allow_authors=frozenset({entry.author}), block_authors=nobody)
-    config = replace(config, policy=replace(policy, own=nobody, hoard=False, promote=frozenset()))
     peek = Peek(entry, first, last)
+    asking = asyncio.create_task(_ask(identity, config, store, url, peek, entry.author))
+    asking.add_done_callback(lambda _: peek.finish())
+    try:
+        async for piece in peek.pieces():
+            yield piece
+        await asking
+    finally:
+        peek.finish()
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    if peek.is_wrong:
+        raise PayloadMismatch("the payload that the peer sent does not match the hash in its entry", entry.place)
+    if not peek.is_complete and peek.has_ended:
+        raise NotHeld("the peer does not have these bytes")
+    if not peek.is_complete:
+        raise NetworkError("the peer ended the connection before all bytes had come")
+
+
+async def _ask(
+    identity: Identity, config: NodeConfig, store: ToolStore, url: PeerUrl, peek: Peek, author: bytes
+) -> None:
+    """The session in which a peek is answered, until that is over."""
+    nobody = frozenset[bytes]()
+    policy = replace(config.policy, interests={}, allow_authors=frozenset({author}), block_authors=nobody)
+    config = replace(config, policy=replace(policy, own=nobody, hoard=False, promote=frozenset()))
     scheme, worker = scheme_of(url), StoreWorker(store, config.surroundings)
     context = Context(identity, config, worker, StoreSource(store, config.policy))
     assert scheme.session is not None  # noqa: S101 - ``FETCHING`` names no other protocol
@@ -127,13 +151,6 @@ async def read_bytes(
     finally:
         worker.close()
         context.source.close()
-    if peek.is_wrong:
-        raise PayloadMismatch("the payload that the peer sent does not match the hash in its entry", entry.place)
-    if not peek.is_complete and peek.over.is_set():
-        raise NotHeld("the peer does not have these bytes")
-    if not peek.is_complete:
-        raise NetworkError("the peer ended the connection before all bytes had come")
-    return bytes(peek.data)
 
 
 async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
@@ -142,14 +159,15 @@ async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
     A peer without them says nothing, or that it has no more to say.
     """
     come = -1
-    while not peek.over.is_set() and len(peek.data) > come:
+    while not peek.over.is_set() and (peek.received > come or peek.is_full):
         # Until then the session looks at the clock: a peer behind a pipe may take long to start.
         if session.is_open and session.stats.bytes_received:
-            come = len(peek.data)
+            come = peek.received
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await peek.over.wait()
-    peek.over.set()
+    peek.has_ended = True
+    peek.finish()
     await session.driver.send_now()  # That the request is cancelled.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):

@@ -8,13 +8,16 @@ when a session ends.
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from culm.errors import FeatureRefused
 from culm.node.network.urls import PeerUrl
+from culm.node.peerevents import Kind, PeerEvent
 from culm.node.sessions.session import Session
-from culm.node.sessions.stats import REFUSALS_KEPT, SessionStats
+from culm.node.sessions.stats import REFUSALS_KEPT, PeerRefused, SessionStats
 
 _ENDED_KEPT = 20  # Ended sessions kept with their reasons: about as many as somebody reads on the status page.
 
@@ -24,7 +27,7 @@ class Contact:
     """One session. ``number`` counts all sessions of the node from 1.
 
     ``since`` and ``until`` are seconds since 1970; ``until`` is None while it is open. ``why`` it ended is the text of
-    the error, or empty if the peer ended it in order.
+    the error, or empty if the peer ended it in order. ``url`` is what we called; None: the peer called.
     """
 
     number: int
@@ -36,6 +39,8 @@ class Contact:
     peer: bytes | None = None
     until: float | None = None
     why: str = ""
+    url: PeerUrl | None = None
+    was_connected: bool = False
 
 
 @dataclass(slots=True)
@@ -45,7 +50,7 @@ class Roster:
     ``troubles`` has each peer that we keep contact with, and why it is not reached (None: no reason known). ``names``
     has what the configuration calls these peers, which is the name of their sessions. ``recent`` has the sessions that
     ended last, the latest first. ``past`` adds up what went through ended sessions, by scheme; ``begun`` counts all
-    sessions, by scheme. ``started`` is in seconds since 1970.
+    sessions, by scheme. ``started`` is in seconds since 1970. ``watchers`` are called with each ``PeerEvent``.
     """
 
     me: bytes
@@ -57,22 +62,49 @@ class Roster:
     recent: deque[Contact] = field(default_factory=lambda: deque(maxlen=_ENDED_KEPT))
     past: dict[str, SessionStats] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
+    watchers: set[Callable[[PeerEvent], None]] = field(default_factory=set)
     _open: dict[Session[Any], Contact] = field(default_factory=dict)
 
-    def began(self, session: Session[Any], name: str, address: str) -> None:
+    def began(self, session: Session[Any], name: str, address: str, url: PeerUrl | None = None) -> None:
         """Note that a session begins; ``name`` is the peer's name or address in the log, ``address`` is HOST:PORT."""
         self.begun[session.scheme] = self.begun.get(session.scheme, 0) + 1
         number = sum(self.begun.values())
-        self._open[session] = Contact(number, session.scheme, name, address, time.time(), session.stats)
+        self._open[session] = Contact(number, session.scheme, name, address, time.time(), session.stats, url=url)
+
+    def happened(self, session: Session[Any], kind: Kind, reason: str = "") -> None:
+        """Tell the watchers what happened in an open session."""
+        contact = self._open[session]
+        contact.was_connected |= kind == "connected"
+        self.tell(kind, contact.scheme, contact.address, reason, url=contact.url, peer=session.peer)
+
+    def tell(
+        self, kind: Kind, scheme: str, address: str, reason: str, url: PeerUrl | None = None, peer: bytes | None = None
+    ) -> None:
+        """Tell the watchers what happened with a peer."""
+        event = PeerEvent(kind, scheme, address, None if url is None else str(url), peer, reason, time.time())
+        for watcher in self.watchers:
+            watcher(event)
 
     def ended(self, session: Session[Any], error: BaseException | None) -> None:
         """Note that a session has ended; ``error`` is why, or None if the peer ended it in order."""
+        self._tell_of_end(session, error)
         contact = self._open.pop(session)
         reason = "the node stopped" if isinstance(error, asyncio.CancelledError) else str(error or "")
         past = self.past.setdefault(session.scheme, SessionStats())
         past.add(session.stats)
         del past.refused[REFUSALS_KEPT:]
         self.recent.appendleft(replace(contact, peer=session.peer, until=time.time(), why=reason))
+
+    def _tell_of_end(self, session: Session[Any], error: BaseException | None) -> None:
+        reason = str(error or session.over_because)
+        if isinstance(error, asyncio.CancelledError):
+            reason = "this node closed the connection"
+        if isinstance(error, PeerRefused | FeatureRefused):
+            self.happened(session, "refused", reason)
+        elif self._open[session].was_connected:
+            self.happened(session, "lost", reason)
+        elif not session.over_because:  # Otherwise this node calls again at once, in another dialect.
+            self.happened(session, "failed", reason or "the peer hung up at once")
 
     def contacts(self) -> list[Contact]:
         """The open sessions, the oldest first."""

@@ -36,6 +36,7 @@ from culm.node.asking import How, Wanted, logs_to_ask_for, narrowed
 from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
+from culm.node.held import HeldByPeers
 from culm.node.interests.policy import Policy
 from culm.node.interests.quotas import Quotas
 from culm.node.interests.relay import Relay
@@ -105,6 +106,7 @@ class NodeService:
             check_one_by_one()
         self.sessions: dict[Session[Any], Narrow] = {}  # In the order in which they began.
         self.roster = Roster(identity.public, store.path)
+        self.held = HeldByPeers()
         self.watchers: set[Callable[[], None]] = set()  # Called when the store has changed.
         self._identity = identity
         self.worker = StoreWorker(store, config.surroundings)
@@ -289,7 +291,8 @@ class NodeService:
         scheme, task = scheme_of(url), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
         called = sum(session.is_called for session in self.sessions)
-        if not self._peering.take_call(writer, called, proves=scheme.proves_identity):
+        tell = partial(self.roster.tell, "refused", url.scheme, place_of(writer))
+        if not self._peering.take_call(writer, called, proves=scheme.proves_identity, tell=tell):
             return
         self._keep(task)
         if not scheme.proves_identity:
@@ -323,6 +326,7 @@ class NodeService:
             await secured(writer, self._tls, self.config.limits.handshake_seconds)
         except NetworkError as error:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
+            self.roster.tell("failed", "culm", place_of(writer), str(error))
             raise
         except asyncio.CancelledError:
             writer.close()
@@ -363,15 +367,22 @@ class NodeService:
             budget=self._budget.share(address),
             bushbaby=self._bushbaby,
             relay=None if narrow else self._relay,
+            held=self.held,
+            happened=self.roster.happened,
         )
 
     async def _run(
-        self, session: Session[Any], writer: asyncio.StreamWriter, name: str = "", narrow: Narrow | None = None
+        self,
+        session: Session[Any],
+        writer: asyncio.StreamWriter,
+        name: str = "",
+        narrow: Narrow | None = None,
+        url: PeerUrl | None = None,
     ) -> None:
         place, address = place_of(writer), address_of(writer)
         name = name or place
         self.sessions[session] = narrow or (lambda policy: policy)
-        self.roster.began(session, name, place)
+        self.roster.began(session, name, place, url)
         driver = session.driver
         self._peering.began(lambda: clock() - driver.heard_at, lambda: driver.was_heard)
         session.name = name
@@ -424,7 +435,7 @@ class NodeService:
                     continue
                 self.roster.troubles[url] = None
                 session = await self._calling(url, self._peering.paced(streams, peer), narrow, how)
-                await self._run(session, streams[1], peer.name, narrow)
+                await self._run(session, streams[1], peer.name, narrow, url)
                 wait = 0.0 if session.over_because else backoff.jittered(config.interval)
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
@@ -432,6 +443,8 @@ class NodeService:
                     # The first failure is news. Those that follow would fill the log of a node whose peer is away.
                     level = logging.INFO if backoff.failures else logging.WARNING
                     _logger.log(level, "not reached", extra={"peer": peer.name, "reason": str(error)})
+                    if not backoff.failures:
+                        self.roster.tell("failed", url.scheme, "", str(error), url)
                 elif session.stats.entries_received + session.stats.entries_sent:
                     backoff.succeeded()
                 wait = backoff.failed()

@@ -14,6 +14,7 @@ from culm.bamboo import Identity
 from culm.errors import NetworkError, PayloadDamaged
 from culm.node.bushbaby.remembered import Dialects, Remembered
 from culm.node.config import NodeConfig
+from culm.node.held import HeldByPeers
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
 from culm.node.schemes import scheme_of
@@ -58,6 +59,7 @@ async def sync(
     *,
     dial: Callable[[PeerUrl], Awaitable[Streams]] = connect,
     kept: KeptPeers | None = None,
+    held: HeldByPeers | None = None,
 ) -> SyncSummary:
     """Exchange with a peer, by the protocol of its address, everything both sides are willing to.
 
@@ -67,7 +69,8 @@ async def sync(
     that has carried all the messages it may is followed by another one.
 
     ``kept`` is what is known of peers. A session that went well is noted there, and the dialect that was heard. No
-    penalty is asked for or given, because the user has named this peer and sees the error.
+    penalty is asked for or given, because the user has named this peer and sees the error. ``held`` notes what the peer
+    holds of the identity's logs.
     """
     started = clock()
     summary = SyncSummary()
@@ -79,7 +82,8 @@ async def sync(
     kept = kept or KeptPeers()
     peering = Peering(config, kept=kept)
     remembered = Remembered(Dialects(kept))
-    context = Context(identity, replace(config, policy=source.policy), worker, source, bushbaby=remembered)
+    policed, held = replace(config, policy=source.policy), held or HeldByPeers()
+    context = Context(identity, policed, worker, source, bushbaby=remembered, held=held)
     purpose = replace(purpose, called=True, key=url.key)
     is_watched = purpose.is_live or scheme.watches_store
     is_over = False

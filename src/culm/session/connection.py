@@ -159,12 +159,13 @@ class Connection(UntimedConnection[Event]):
                 self._say(self._handshake.prove(self.peer, nonce, self.limits))
             case messages.Proof(key, limits=limits):
                 answer = self._handshake.check_caller(message, self.limits)
+                self.peer = key
                 if isinstance(answer, Refused):
                     self._refuse(answer)
                     yield answer
                     return
                 self._say(answer)
-                self.peer, self.their_limits = key, limits
+                self.their_limits = limits
             case messages.Welcome(mac, limits):
                 self._handshake.check_listener(mac)
                 self.their_limits = limits

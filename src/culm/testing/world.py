@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from contextvars import copy_context
 from hashlib import blake2b
 from inspect import isawaitable
@@ -82,6 +82,18 @@ class WorldNode(Node):
     sync = _on_its_machine(Node.sync)
     fetch = _on_its_machine(Node.fetch)
     fetch_bytes = _on_its_machine(Node.fetch_bytes)
+
+    async def fetch_pieces(
+        self, url: str, entry: Entry, first: int = 0, last: int | None = None
+    ) -> AsyncGenerator[bytes]:
+        """As ``Node.fetch_pieces``, on its machine."""
+        async with aclosing(super().fetch_pieces(url, entry, first, last)) as pieces:
+            while True:
+                with _on(self.host):
+                    piece = await anext(pieces, b"")
+                if not piece:
+                    return
+                yield piece
 
     async def start(self) -> Self:
         """As ``Node.start``, on its machine."""

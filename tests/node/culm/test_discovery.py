@@ -41,7 +41,7 @@ def test_logs_are_named_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             with store.record_set(View.HEADS) as records:
                 heads = [records.id(at) for at in range(len(records))]
             worker = StoreWorker(store, SURROUNDINGS)
-            discovery = Discovery(cast("Any", Peered()), worker, CONFIG, lambda: None, lambda: None)
+            discovery = Discovery(cast("Any", Peered()), worker, CONFIG, lambda: None, lambda: None, lambda _: None)
             offers = discovery._offers
 
             def noted(some: Iterable[bytes]) -> list[Offer]:

@@ -32,6 +32,7 @@ class Talk:
     def __init__(self, peer: bytes | None = None) -> None:
         self.stats = SessionStats()
         self.peer = peer
+        self.over_because = ""
 
 
 def a_talk(peer: bytes | None = None) -> Any:

@@ -484,6 +484,7 @@ class BushbabySession(Session[bushbaby.Event]):
         if settled and ledger.we_lack_nothing:
             await self.witness.settle()
         if settled and (content if self.connection.is_culm else self._is_quiet(clock())):
+            self.settled()
             self._finish()
 
     def _is_quiet(self, now: float) -> bool:

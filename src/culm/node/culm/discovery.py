@@ -31,7 +31,7 @@ from culm.node.storage.worker import AnyWorker
 from culm.node.surroundings import clock
 from culm.session import Asked, Connection, Ended, Named, Offer, Reconcile
 from culm.session.limits import AROUND_NEGENTROPY
-from culm.store import View
+from culm.store import ReadableStore, View
 from culm.types import Log
 
 Step = Reconcile | Asked | Named | Ended
@@ -46,7 +46,7 @@ class Discovery:
 
     ``begun`` is set when the first one has taken its snapshot. ``change`` is then the number of the store's last change
     in it, so that everything newer can be offered as news. ``wake`` is called when there is something to send, ``over``
-    when a discovery is over.
+    when a discovery is over. ``begins`` gets the store before a snapshot is taken, on the store's thread.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Discovery:
         config: NodeConfig,
         wake: Callable[[], None],
         over: Callable[[], None],
+        begins: Callable[[ReadableStore], None],
     ) -> None:
         self.config = config
         self.ended = 0
@@ -69,6 +70,7 @@ class Discovery:
         self._due = asyncio.Event()
         self._peer_interests_known = asyncio.Event()
         self._over = over
+        self._begins = begins
         self._steps: asyncio.Queue[Step] = asyncio.Queue()
         self._own = Worker(config.surroundings.thread())
         self._snapshot = ExitStack()
@@ -110,7 +112,7 @@ class Discovery:
     async def _open(self) -> Negentropy:
         """A negentropy session over a snapshot of the heads as they are now."""
         store, policy, theirs = self._worker.store, self.config.policy, self._connection.their_interests
-        change = await self._worker.run(store.change)
+        change = await self._worker.run(self._change)
         # The usual case, in which every log takes part, uses the store's record index as it is.
         plain = policy.wants_everything and theirs.is_everything and not policy.hides_logs
 
@@ -126,6 +128,11 @@ class Discovery:
             self.change = change
             self.begun.set()
         return session
+
+    def _change(self) -> int:
+        """The number of the store's last change, just before the snapshot; runs on the store's thread."""
+        self._begins(self._worker.store)
+        return self._worker.store.change()
 
     def _offers(self, heads: Iterable[bytes]) -> list[Offer]:
         """Offers of the logs behind heads of ours. Heads are left out whose log the peer does not want or may not see.

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from culm.errors import EncodingError, RemoteProtocolError
 from culm.node.culm.claims import STALL_SECONDS, Claims
 from culm.node.culm.offers import asked_of, doubted, lacks, newest_held, offer_of
+from culm.node.culm.receipts import Receipts
 from culm.node.interests.doubts import lowest_fork
 from culm.node.intervals.session import IntervalSession
 from culm.node.sharing.turns import Share
@@ -65,7 +66,8 @@ class _Request(NamedTuple):
 class Fetching:
     """Asks one peer for logs, through the interval session ``transfer``.
 
-    ``progressed`` is called whenever a log was begun or finished, or an offer was found useless.
+    ``receipts`` tell the peer that its own logs have come. ``progressed`` is called whenever a log was begun or
+    finished, or an offer was found useless.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class Fetching:
         share: Share,
         claims: Claims,
         transfer: IntervalSession,
+        receipts: Receipts,
         progressed: Callable[[], None],
     ) -> None:
         self._source = source
+        self._receipts = receipts
         self._share = share
         self._claims = claims
         self._transfer = transfer
@@ -96,8 +100,8 @@ class Fetching:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to ask for, and everything that came is stored."""
-        return not (self._wanted or self._busy) and self._transfer.arrivals.idle
+        """Whether there is nothing to ask for, everything that came is stored, and its author was told so."""
+        return not (self._wanted or self._busy or self._receipts.is_pending) and self._transfer.arrivals.idle
 
     def offered(self, offers: Iterable[Offer]) -> None:
         """Take offers of the peer. A log's later offer replaces an earlier one that still waits."""
@@ -160,6 +164,13 @@ class Fetching:
         self._waiting.discard(log)
         self._news.set()
 
+    def hear_rest(self) -> None:
+        """The connection is over: note what the peer offered last of our own logs. On a thread."""
+        for wish in list(self._wanted.values()):
+            with suppress(EncodingError):
+                self._source.ask(self._receipts.hear, wish.offer)
+        self._receipts.note()
+
     def close(self) -> None:
         """The session is over: release its logs, so that others fetch what it did not."""
         self._claims.leave(self)
@@ -183,6 +194,7 @@ class Fetching:
                     self._want_no_more(log)
             if taken := self._take(chosen):
                 await self._transfer.ask_for(taken)
+            self._receipts.send()
             self._progressed()
             if chosen or useless or self._finished:
                 continue
@@ -223,11 +235,13 @@ class Fetching:
                 chosen[log] = self._busy[log] = request
             else:
                 useless.append((log, wish))
+                self._source.ask(self._receipts.settled, wish.offer)
         return chosen, useless
 
     def _request(self, store: ReadableStore, log: Log, wish: _Wish) -> _Request | None:
         """What to ask for of a log; None if the peer has nothing for us."""
         offer, policy, fork = wish.offer, self._transfer.config.policy, lowest_fork(store, log)
+        self._receipts.hear(store, offer)
         if wish.in_any_case:
             return _Request(wish, RangeSet(), RangeSet(), newest_held(store, log) or None, fork)
         if not lacks(store, policy, offer):
@@ -250,5 +264,6 @@ class Fetching:
                 again.append((log, _Wish(offer)))
             else:
                 self._tries.pop(log, None)
+                self._source.ask(self._receipts.settled, offer)
             del self._busy[log]
         return again

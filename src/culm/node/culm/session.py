@@ -27,6 +27,7 @@ from culm.node.culm.discovery import Discovery
 from culm.node.culm.fetching import Fetching
 from culm.node.culm.interests import interests_for_peer
 from culm.node.culm.offers import offer_of
+from culm.node.culm.receipts import Receipts
 from culm.node.culm.streams import TransferReader, TransferWriter
 from culm.node.interests.policy import Policy
 from culm.node.intervals.session import IntervalSession
@@ -85,10 +86,20 @@ class CulmSession(Session[Event]):
             ),
         )
         self.stats, self.witness = self._transfer.stats, self._transfer.witness
-        self._fetching = Fetching(
-            context.source, context.worker.share, context.claims, self._transfer, self._fetched_some
+        self._me = context.needed_identity().public
+        self._receipts = Receipts(
+            connection,
+            context.held,
+            self._me,
+            context.address,
+            lambda log: self.config.policy.shares(log),  # noqa: PLW0108 - the policy may change
         )
-        self.discovery = Discovery(connection, context.worker, config, self.driver.wake, self._compared)
+        self._fetching = Fetching(
+            context.source, context.worker.share, context.claims, self._transfer, self._receipts, self._fetched_some
+        )
+        self.discovery = Discovery(
+            connection, context.worker, config, self.driver.wake, self._compared, self._receipts.begin_comparison
+        )
         self._avoiding = Avoiding(config.avoid_ranges)
         self._opened = asyncio.Event()
         self._flushed = asyncio.Event()
@@ -96,6 +107,7 @@ class CulmSession(Session[Event]):
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
         self._has_compared = False
+        self._offered_since: set[Log] = set()  # Logs of our own that the peer has offered since the last comparison.
         self._refused: session.Refused | None = None  # What we have answered a caller that we do not talk to.
 
     @property
@@ -119,8 +131,9 @@ class CulmSession(Session[Event]):
         await work()
 
     async def flush(self) -> None:
-        """Store the entries and payloads that came before the connection ended."""
+        """Store the entries and payloads that came before the connection ended, and note what the peer said last."""
         await self._transfer.flush()
+        await self._share.run(self._fetching.hear_rest)
 
     def close(self) -> None:
         """Release the claims, so that other sessions fetch what this one did not."""
@@ -220,16 +233,24 @@ class CulmSession(Session[Event]):
         for offer in offers:
             self._peer_has.pop(offer.log, None)
             self._peer_has[offer.log] = _mark(offer)
+            if offer.author == self._me:
+                self._offered_since.add(offer.log)
         while len(self._peer_has) > _KNOWN_OFFERS:
             del self._peer_has[next(iter(self._peer_has))]
         self._fetching.offered(offers)
 
     def _compared(self) -> None:
         """A discovery is over. After the first one the peer shows what it has of our own logs, before it has more."""
+        theirs, policy = self.connection.their_interests, self.config.policy
+
+        def takes_part(log: Log) -> bool:
+            return theirs.wants(log) and policy.shares(log)
+
+        self._receipts.end_comparison(self.discovery.named | self._offered_since, takes_part)
+        self._offered_since.clear()
         if not self._has_compared:
             self._has_compared = True
-            theirs, policy = self.connection.their_interests, self.config.policy
-            self._fetching.compared(self.discovery.named, lambda log: theirs.wants(log) and policy.shares(log))
+            self._fetching.compared(self.discovery.named, takes_part)
         self._check_settled()
 
     # -- settling ----------------------------------------------------------------------------------------------
@@ -238,20 +259,27 @@ class CulmSession(Session[Event]):
         """Take more offers if there is room again, and see whether everything has come."""
         if not self._fetching.is_full:
             self.connection.hold(holds=False)
-            self.driver.wake()
+        self.driver.wake()
         self._check_settled()
 
     def _check_settled(self) -> None:
-        """Tell the peer once we have all that we want of it; set ``done`` once both sides have said so."""
+        """Tell the peer once we have all that we want of it; see whether both sides have said so."""
         ended = self.discovery.ended
-        if not self._fetching.is_idle:
-            return
-        if ended > self._settled:
+        if self._fetching.is_idle and ended > self._settled:
             self._settled = ended
             self.connection.settle(ended)
             self.driver.wake()
-        agreed = min(self._settled, self._peer_settled)
-        if not self.is_live and 0 < ended <= agreed and not self.connection.is_comparing:
+        if self._has_all:
+            self.settled()
+            self.driver.wake()
+
+    @property
+    def _has_all(self) -> bool:
+        return self._fetching.is_idle and 0 < self.discovery.ended <= min(self._settled, self._peer_settled)
+
+    async def check_done(self) -> None:
+        """Set ``done`` once both sides have all, and everything is sent: the peer hears what we hold of its logs."""
+        if not self.is_live and self._has_all and not self.connection.is_comparing:
             self.done.set()
 
     # -- news --------------------------------------------------------------------------------------------------

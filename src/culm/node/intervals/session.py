@@ -44,6 +44,8 @@ class IntervalSession(PointToPointSession[Event]):
             worth_asking=self.worth_asking,
         )
         self.asker.add(purpose.logs)
+        if purpose.peek is not None:
+            purpose.peek.taken = self.driver.wake
 
     async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, RangeSet, int | None]]) -> None:
         """Ask for ranges of logs, and for entries that may contradict ours. The peer has said what it holds."""
@@ -71,7 +73,13 @@ class IntervalSession(PointToPointSession[Event]):
             yield event
 
     def _refill(self) -> None:
-        self.connection.refill()
+        if not self._is_held_up:
+            self.connection.refill()
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether a program has to take bytes before the peer gets credit for more."""
+        return self._purpose.peek is not None and self._purpose.peek.is_full
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -98,6 +106,7 @@ class IntervalSession(PointToPointSession[Event]):
             self.asker.changed(logs)
         if self._purpose.peek is not None:
             self._purpose.peek.begin(self.connection)
+            self._refill()  # The program may have taken some bytes.
         self.asker.step()
         more = self.connection.respond(WRITE_BYTES)
         self.stats.entries_sent = self.connection.theirs.entries_sent
@@ -110,10 +119,12 @@ class IntervalSession(PointToPointSession[Event]):
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether both sides have what they asked for, and only wait for news.
+        """Whether both sides have what they asked for, and only wait for news, or the program takes its time.
 
         The protocol has no sign of life: a peer that follows the document says nothing until there is something new.
         """
+        if self._is_held_up:
+            return True
         return self.is_live and self.connection.is_waiting and self._has_all
 
     async def settle(self) -> None:

@@ -232,6 +232,8 @@ class PointToPointSession(Session[EventT]):
         """Let the store hear what the peer has shown, once nothing more is on its way."""
         if self._has_all:
             await self.witness.settle()
+            if self.asker.logs:  # A caller may not have said yet which logs it is about.
+                self.settled()
 
     async def poll(self) -> None:
         """Ask again for what the peer did not have."""

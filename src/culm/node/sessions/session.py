@@ -11,14 +11,16 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
-from culm.bamboo import Identity
+from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, NetworkError, Place
 from culm.node.bushbaby.remembered import Remembered
 from culm.node.config import NodeConfig
 from culm.node.culm.claims import Claims
+from culm.node.held import HeldByPeers
 from culm.node.interests.policy import Policy
 from culm.node.interests.relay import Relay
 from culm.node.network.pipes import what_ended
+from culm.node.peerevents import Kind
 from culm.node.sessions.driver import Driver
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerRefused, SessionStats
@@ -47,7 +49,8 @@ class Context:
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
     needed where a protocol proves who we are. ``bushbaby``: what sessions of that protocol remember together.
-    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others.
+    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others. ``held`` notes
+    what peers hold of this node's logs. ``happened`` hears that the handshake is over, and that all has come.
     """
 
     identity: Identity | None
@@ -63,6 +66,8 @@ class Context:
     budget: MemoryShare | None = None
     bushbaby: Remembered = field(default_factory=Remembered)
     relay: Relay | None = None
+    held: HeldByPeers = field(default_factory=HeldByPeers)
+    happened: Callable[["Session[Any]", Kind], None] = lambda *_: None
 
     def needed_identity(self) -> Identity:
         """The identity, for a protocol that proves it; ``ConfigError`` if there is none."""
@@ -115,11 +120,13 @@ class Session(Speaker[EventT]):
         self.done = asyncio.Event()
         self._refusals_told: set[Log | None] = set()  # One line of each log; the others would say the same.
         self.name = ""  # What the node calls the peer in its log.
+        self._has_settled = False
         self.over_because = ""  # Why this side has ended a session, so that a new one goes on at once.
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self._writer = streams[1]
         self.driver = Driver(self, streams, context.worker.share, is_counted=purpose.is_counted)
-        self.witness = Witness(context.worker, context.source, context.config.policy.own)
+        own = context.config.policy.own
+        self.witness = Witness(context.worker, context.source, own, self._peer_said, self._peer_showed)
         self._context = context
         self._purpose = purpose
         self._share = context.worker.share
@@ -147,6 +154,13 @@ class Session(Speaker[EventT]):
         if self.name:
             reason = {} if self.proved is None else {"reason": f"it is {author_text(self.proved)}"}
             _logger.info("connected", extra={"peer": self.name, **reason})
+            self._context.happened(self, "connected")
+
+    def settled(self) -> None:
+        """All that was asked for has come. Programs hear of it once, if this is a session of a node."""
+        if self.name and not self._has_settled:
+            self._has_settled = True
+            self._context.happened(self, "settled")
 
     async def end_of_stream(self) -> None:
         """``PeerRefused`` if we called, and the peer has closed the connection before it took part.
@@ -191,6 +205,14 @@ class Session(Speaker[EventT]):
             wrong.leave(self, log, place.seq)
         else:
             wrong.fetch_alone(self, log, place.seq, now)
+
+    # -- what the peer holds of our own logs --------------------------------------------------------------------
+
+    def _peer_said(self, log: Log, newest: int) -> None:
+        self._context.held.said(self.proved, self._context.address, log, newest)
+
+    def _peer_showed(self, entry: Entry) -> None:
+        self._context.held.shown(self.proved, self._context.address, entry.log, entry.seq)
 
     # -- life --------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ peer that claims to hold more than it has sent confirms nothing.
 Specification: docs/specs/bamboo.md, "Holding and publishing".
 """
 
+from collections.abc import Callable
+
 from culm.bamboo import Entry
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import AnyWorker
@@ -25,9 +27,22 @@ _MOST_CLAIMS = 4096  # Logs of our own that a peer may claim to hold. With more 
 
 
 class Witness:
-    """What one peer has shown of the logs of ``own`` authors that are not confirmed, in one session."""
+    """What one peer has shown of the logs of ``own`` authors that are not confirmed, in one session.
 
-    def __init__(self, worker: AnyWorker, source: StoreSource, own: frozenset[bytes]) -> None:
+    ``said`` and ``showed`` hear what it claims to hold and what it has sent of all their logs.
+    """
+
+    def __init__(
+        self,
+        worker: AnyWorker,
+        source: StoreSource,
+        own: frozenset[bytes],
+        said: Callable[[Log, int], None] = lambda *_: None,
+        showed: Callable[[Entry], None] = lambda _: None,
+    ) -> None:
+        self._own = own
+        self._said = said
+        self._showed = showed
         self._worker = worker
         self._source = source
         self._authors = own & source.ask(lambda store: store.unconfirmed_authors()) if own else own
@@ -42,6 +57,8 @@ class Witness:
 
     def claimed(self, log: Log, newest: int) -> int:
         """The peer claims to hold a log up to ``newest``. Our newest entry's number if it is to be asked for, or 0."""
+        if newest and log[0] in self._own:
+            self._said(log, newest)
         if not self.concerns(log):
             return 0
         is_first = log not in self._claims
@@ -65,6 +82,8 @@ class Witness:
 
     def take(self, entry: Entry) -> None:
         """The peer has sent an entry, whose signature was checked."""
+        if entry.author in self._own:
+            self._showed(entry)
         if entry.author in self._authors:
             before = self._shown.get(entry.log)
             if before is None or before.seq <= entry.seq:

@@ -40,6 +40,8 @@ _ADDRESS_SHARE = 10  # The longest penalty of an address is this many times shor
 _IPV6_NETWORK = 64  # Bits: the smallest network that a provider hands out, so that its owner has all its addresses.
 _TELL_SECONDS = 60.0  # Between two lines in the log about one address that calls too often, so it cannot fill the disk.
 _MUTE_SECONDS = 2.0  # For a caller's first word: two round trips by satellite, TLS and the proof of a key included.
+Tell = Callable[[str], None]
+"""Hears the reason of a refusal."""
 _logger = logging.getLogger("culm.node")
 
 
@@ -112,12 +114,15 @@ class Peering:
 
     # -- who is let in -----------------------------------------------------------------------------------------
 
-    def take_call(self, writer: asyncio.StreamWriter, called: int = 0, *, proves: bool) -> bool:
+    def take_call(
+        self, writer: asyncio.StreamWriter, called: int = 0, *, proves: bool, tell: Tell = lambda _: None
+    ) -> bool:
         """Whether an incoming connection is taken; it keeps its slot for as long as the current task runs.
 
         ``called`` counts the connections that we have opened, because ``max_sessions`` includes those. ``proves``: the
         protocol proves identities, so a refused address may still show one that was good before (``refuses_peer``). A
         connection that is not taken is closed here. One that is taken may displace another, whose task is cancelled.
+        ``tell`` is called with the reason of a refusal whenever the log gets a line about one.
         """
         address, place, task = address_of(writer), place_of(writer), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
@@ -125,7 +130,7 @@ class Peering:
         call = _Call(place, task, partial(self._since, self._clock()))
         if self.config.policy.allow_peers and not proves:
             reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
-        elif self.refuses_call(address, proves=proves) is None:
+        elif self.refuses_call(address, proves=proves, tell=tell) is None:
             others = called + self._slots.taken
             if self._has_slot(address, others):
                 self._slots.take(address, call)
@@ -135,6 +140,7 @@ class Peering:
             reason = f"{others} connections are open already (max_sessions is {self.config.limits.max_sessions})"
         if reason:
             _logger.warning("refused a connection", extra={"peer": place, "reason": reason})
+            tell(reason)
         writer.close()
         return False
 
@@ -173,14 +179,15 @@ class Peering:
         displaced.task.cancel()
         return True
 
-    def refuses_call(self, address: str | None, *, proves: bool) -> str | None:
+    def refuses_call(self, address: str | None, *, proves: bool, tell: Tell = lambda _: None) -> str | None:
         """Why an incoming connection is refused for its address alone; None if it is not."""
         if address is None:
             return None
         now = self._clock()
         reason = self._gate.call(address, now, self._slots.open(address))
         if reason is not None:
-            self._log_refusal(address, reason, now)
+            if self._log_refusal(address, reason, now):
+                tell(reason)
             return reason
         left = self._addresses.refused_for(address, now)
         if left and not proves and not self._addresses.lets_through(address, now):
@@ -300,14 +307,16 @@ class Peering:
             else:
                 self._good.pop(identity, None)
 
-    def _log_refusal(self, address: str, reason: str, now: float) -> None:
-        """Write a line, unless there was one about this address within the last ``_TELL_SECONDS``."""
-        if self._silent_until.get(address, now) <= now:
-            _logger.warning("refused a connection", extra={"peer": address, "reason": reason})
-            self._silent_until[address] = now + _TELL_SECONDS
-            self._silent_until.move_to_end(address)
-            if len(self._silent_until) > MAX_RECORDS:
-                self._silent_until.popitem(last=False)
+    def _log_refusal(self, address: str, reason: str, now: float) -> bool:
+        """Write a line, unless there was one about this address within the last ``_TELL_SECONDS``; whether it did."""
+        if self._silent_until.get(address, now) > now:
+            return False
+        _logger.warning("refused a connection", extra={"peer": address, "reason": reason})
+        self._silent_until[address] = now + _TELL_SECONDS
+        self._silent_until.move_to_end(address)
+        if len(self._silent_until) > MAX_RECORDS:
+            self._silent_until.popitem(last=False)
+        return True
 
     # -- pace --------------------------------------------------------------------------------------------------
 

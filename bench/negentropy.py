@@ -20,6 +20,7 @@ from bench.harness import Figure, say, seconds
 from culm import native
 from culm.negentropy import ArrayStorage, Negentropy, even, newest_listed, sparing
 from culm.store import SQLiteStore, View
+from culm.store.database import Inserted
 from culm.store.rows import next_change
 from culm.store.schema import to_sql
 
@@ -219,15 +220,15 @@ def database_of(store: SQLiteStore) -> Database:
 
 def put(store: SQLiteStore, timestamps: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint8], first: int) -> None:
     """Have the store hold verified entries of these timestamps and ids, as its index sees them."""
-    with database_of(store).transaction() as connection:
+    database = database_of(store)
+    entries = [
+        (number, number % LOGS + 1, to_sql(timestamp + 1), number, bytes(identity) * 2)
+        for number, (timestamp, identity) in enumerate(zip(timestamps.tolist(), ids, strict=True), first)
+    ]
+    with database.transaction() as connection:
         next_change(connection)
-        connection.executemany(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, 2, 2, 0, ?, x'')",
-            (
-                (number, number % LOGS + 1, to_sql(timestamp + 1), number, bytes(identity) * 2)
-                for number, (timestamp, identity) in enumerate(zip(timestamps.tolist(), ids, strict=True), first)
-            ),
-        )
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, 2, 2, 0, ?, x'')", entries)
+        database.inserted += [Inserted(log, seq, number, True, [digest]) for number, log, seq, _, digest in entries]
 
 
 def measure_store(size: int) -> list[Figure]:

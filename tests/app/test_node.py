@@ -356,6 +356,7 @@ def test_fetching_entries(tmp_path: Path, scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["culm", "intervals"])
+@pytest.mark.slow
 async def test_a_film_from_a_peer(culm_world: World, scheme: str) -> None:
     """A payload is played as it comes. The player may pause for minutes: the peer waits then, and memory is bounded."""
     source, node = await culm_world.node("source"), await culm_world.node("node")

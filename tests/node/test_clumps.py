@@ -21,6 +21,7 @@ from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
 from culm.node.sync import sync
+from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore, View
 from culm.testing import build_log
 from tests.node.links import CONFIG, run
@@ -100,6 +101,30 @@ def test_what_a_caller_gives(parties: list[Party], scheme: str) -> None:
     assert LOGS[0] not in alice.holds()
     if scheme != "intervals":  # There the listener asks only for logs of which the caller has asked for something.
         assert set(LOGS[1:]) == alice.holds().keys()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_fork_against_a_log_of_another_clump(parties: list[Party], scheme: str) -> None:
+    """Who wants a part of a log, and may not show what it holds of it, compares that part with the peer's itself."""
+    alice, bob, _ = parties
+    log = build_log(6)
+    branch = build_log(3)
+    branch.append(b"another")
+    name = log.entries[0].log
+    alice.store.receive_in(WORK)
+    alice.store.add(log.items())
+    bob.store.receive_in(FAMILY)
+    bob.store.add(branch.items())
+
+    async def main() -> None:
+        async with serving(alice.identity, alice.store, scheme) as (_, url):
+            policy = Policy(interests={name: RangeSet([Range(3, 3)])})
+            config = replace(CONFIG, clump=WORK, policy=policy)
+            purpose = Purpose(is_live=False, mirrors=False, logs=(name,))
+            await sync(bob.identity, config, bob.store, url, purpose)
+
+    run(main)
+    assert [4] == [proof.position for proof in bob.view.fork_proofs(name)]
 
 
 @pytest.mark.parametrize("view", list(View))

@@ -53,7 +53,7 @@ def test_what_is_asked_for(store: SQLiteStore, item: HaveItem, spans: list[tuple
     """An entry that we hold differently is asked for, and the cause of a fork; nothing where the peer agrees."""
     doubts = Doubts()
     doubts.hear(item)
-    assert spans == doubts.spans(store, NAME)
+    assert spans == doubts.spans(store, NAME, is_shown=True)
 
 
 def test_a_claim_is_looked_into_once(store: SQLiteStore) -> None:
@@ -61,17 +61,17 @@ def test_a_claim_is_looked_into_once(store: SQLiteStore) -> None:
     doubts = Doubts()
     for item, spans in ((said(9, fork=4), [(4, 4)]), (said(9, fork=4), []), (said(9, fork=3), [(3, 3)])):
         doubts.hear(item)
-        assert spans == doubts.spans(store, NAME)
+        assert spans == doubts.spans(store, NAME, is_shown=True)
 
 
 def test_a_fork_that_we_know_is_asked_for_no_more(store: SQLiteStore) -> None:
     """Once we know a fork as low as the peer's, and the peer ours, there is no doubt left."""
     doubts = Doubts()
     doubts.hear(said(6, WRONG, 7))
-    assert [(7, 7)] == doubts.spans(store, NAME)
+    assert [(7, 7)] == doubts.spans(store, NAME, is_shown=True)
     store.add([(LOG.make(6, b"another"), None)])
     doubts.hear(said(5, TIPS[5], 6))
-    assert [] == doubts.spans(store, NAME)
+    assert [] == doubts.spans(store, NAME, is_shown=True)
 
 
 def test_who_goes_on_behind_a_fork_is_asked_before_it(store: SQLiteStore) -> None:
@@ -80,7 +80,7 @@ def test_who_goes_on_behind_a_fork_is_asked_before_it(store: SQLiteStore) -> Non
     for item, spans in ((said(12, WRONG), [(7, 7)]), (said(7, TIPS[7]), []), (said(7, TIPS[7], 8), [])):
         doubts = Doubts()
         doubts.hear(item)
-        assert spans == doubts.spans(store, NAME)
+        assert spans == doubts.spans(store, NAME, is_shown=True)
 
 
 def test_a_peer_is_shown_each_lower_fork_once(store: SQLiteStore) -> None:

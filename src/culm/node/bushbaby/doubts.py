@@ -14,7 +14,8 @@ from itertools import islice
 
 from culm.bamboo import MAX_U64, ForkProof
 from culm.bushbaby import HaveItem
-from culm.node.interests.doubts import doubted
+from culm.node.interests.doubts import doubted, newest_common
+from culm.ranges import Range, RangeSet
 from culm.store import ReadableStore
 from culm.types import Log, Run
 
@@ -25,6 +26,7 @@ class Doubts:
     def __init__(self) -> None:
         self._said: dict[Log, HaveItem] = {}
         self._open: set[Log] = set()
+        self._compared: dict[Log, int] = {}  # The number of an entry that both hold, of logs that we may not show.
         self._known: dict[Log, int] = {}  # The lowest fork that the peer knows.
 
     def hear(self, item: HaveItem) -> None:
@@ -42,12 +44,19 @@ class Doubts:
         """The peer knows a fork."""
         self._known[log] = min(position, self._known.get(log, MAX_U64))
 
-    def spans(self, store: ReadableStore, log: Log) -> list[Run]:
-        """What to ask for besides what is missing: an entry that we hold differently, or the cause of a fork."""
+    def spans(self, store: ReadableStore, log: Log, *, is_shown: bool) -> list[Run]:
+        """What to ask for besides what is missing: an entry that we hold differently, or the cause of a fork.
+
+        ``is_shown``: the peer hears of what we hold of the log, and so compares, too.
+        """
         if log not in self._open:
             return []
         item = self._said[log]
         seq = doubted(store, log, item.newest, item.tip, item.fork)
+        if seq is None and item.newest and not is_shown:
+            common = newest_common(store, log, RangeSet([Range(1, item.newest)]))
+            if common > self._compared.get(log, 0):
+                seq = self._compared[log] = common
         return [] if seq is None else [(seq, seq)]
 
     def unknown(self, store: ReadableStore, logs: Iterable[Log], shares: Callable[[Log], bool]) -> list[ForkProof]:

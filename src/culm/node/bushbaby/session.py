@@ -374,7 +374,7 @@ class BushbabySession(Session[bushbaby.Event]):
         store = self._worker.store
         interest = self.worth_asking(log, self.config.policy.interest(log))
         spans = missing(store, interest, log, high, limit)
-        spans += self._doubts.spans(store, log)
+        spans += self._doubts.spans(store, log, is_shown=self.config.policy.shares(log))
         spans = self._refusals.leave_out(log, spans)
         again = self.witness.asked.get(log)
         if again == high and not any(low <= high <= last for low, last in spans):

@@ -23,7 +23,7 @@ from culm.errors import EncodingError, RemoteProtocolError
 from culm.node.culm.claims import STALL_SECONDS, Claims
 from culm.node.culm.offers import asked_of, doubted, lacks, newest_held, offer_of
 from culm.node.culm.receipts import Receipts
-from culm.node.interests.doubts import lowest_fork
+from culm.node.interests.doubts import lowest_fork, newest_common
 from culm.node.intervals.session import IntervalSession
 from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
@@ -89,6 +89,7 @@ class Fetching:
         self.weight = 0  # Bytes that ``_wanted`` counts for.
         self._waiting: set[Log] = set()  # Wanted logs that other sessions have claimed.
         self._busy: dict[Log, _Request] = {}
+        self._compared: dict[Log, int] = {}  # See ``_comparison``.
         self._tries: dict[Log, int] = {}  # How often a log was asked for and did not come in full.
         self._finished: list[Log] = []  # Busy logs that have come and are to be looked at once more.
         self._news = asyncio.Event()
@@ -245,8 +246,16 @@ class Fetching:
         if wish.in_any_case:
             return _Request(wish, RangeSet(), RangeSet(), newest_held(store, log) or None, fork)
         if not lacks(store, policy, offer):
-            return None
+            return None if policy.shares(log) else self._comparison(store, log, wish, fork)
         return _Request(wish, asked_of(policy, offer), offer.held, doubted(store, offer), fork)
+
+    def _comparison(self, store: ReadableStore, log: Log, wish: _Wish, fork: int | None) -> _Request | None:
+        """Ask for an entry that we hold already, of a log that we may not show the peer; once for each number."""
+        seq = newest_common(store, log, wish.offer.held)
+        if seq <= self._compared.get(log, 0):
+            return None
+        self._compared[log] = seq
+        return _Request(wish, RangeSet(), RangeSet(), seq, fork)
 
     def _look_at_finished(self) -> list[tuple[Log, _Wish]]:
         """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""

@@ -10,12 +10,17 @@ cases each has an entry to ask for:
   from ours before the fork: its entry at our newest valid number. We may not be allowed to show it our proof, so only
   asking brings this to light.
 
+All of this compares the peer's newest entry with ours of that number. If we hold only less, the peer compares: it hears
+of our newest entry, and has that, too. But it does not hear of a log that we may not show it, because we have it from
+another clump. Then we ask for the newest entry that both hold (``newest_common``).
+
 Specification: docs/specs/culm.md, "News"; docs/specs/bushbaby.md, "Forks".
 """
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import Place
+from culm.ranges import RangeSet
 from culm.store import ReadableStore, State
 from culm.types import Log
 
@@ -40,6 +45,13 @@ def doubted(store: ReadableStore, log: Log, newest: int, tip: bytes, fork: int) 
         held = store.held(*log)
         return max((item.last for item in held), default=0) or None
     return None
+
+
+def newest_common(store: ReadableStore, log: Log, theirs: RangeSet) -> int:
+    """The greatest number of which we hold an entry and the peer says that it does; 0 if there is none."""
+    ours = store.held(*log)
+    newest = max((item.last for item in ours), default=0)
+    return max((item.last for item in ours.missing(ours.missing(theirs, newest), newest)), default=0)
 
 
 def digest_at(store: ReadableStore, log: Log, seq: int) -> bytes:

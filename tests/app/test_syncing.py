@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.app.syncing import read_bytes
+from culm.app.syncing import read_pieces
 from culm.errors import NotHeld
 from culm.node.network.urls import PeerUrl
 from culm.testing import LogBuilder, build_log
@@ -42,7 +42,8 @@ def bytes_from(folder: Path, answer: bytes, wait: float = 0.0) -> bytes:
         server = await asyncio.start_server(talk, HERE, 0)
         url = PeerUrl("intervals", HERE, server.sockets[0].getsockname()[1])
         try:
-            return await read_bytes(party.identity, CONFIG, party.store, url, entry, 5, 9)
+            pieces = read_pieces(party.identity, CONFIG, party.store, url, entry, 5, 9)
+            return b"".join([piece async for piece in pieces])
         finally:
             server.close()
             await asyncio.gather(*filter(None, talking))

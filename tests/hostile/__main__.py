@@ -20,6 +20,7 @@ from culm.node.network.urls import SCHEMES
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import Honest
 from tests.hostile.node import Node, fill, is_confirmed
+from tests.hostile.on_quotas import OPTIONS, overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import endure, try_once
 
@@ -81,21 +82,26 @@ def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
     """Try the attacks; without an honest peer if there are no seconds for it."""
     lines = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        homes = {parts: Path(folder, "parts" if parts else "all") for parts in sorted({one.parts for one in attacks})}
-        nodes = {parts: Node(home, fill(home, parts=parts), QUICK_OPTIONS) for parts, home in homes.items()}
-        peers: dict[tuple[str, bool], Honest] = {}
+        homes = {kind: Path(folder, kind) for kind in sorted({one.node for one in attacks})}
+        nodes = {
+            kind: Node(
+                home, fill(home, parts=kind == "parts"), (*QUICK_OPTIONS, *(OPTIONS * kind.startswith("quotas")))
+            )
+            for kind, home in homes.items()
+        }
+        peers: dict[tuple[str, str], Honest] = {}
         for number, attack in enumerate(attacks):
-            node = nodes[attack.parts]
+            node = nodes[attack.node]
             scheme = attack.protocol if attack.protocol in SCHEMES else "culm"
-            if seconds and (scheme, attack.parts) not in peers:
+            if seconds and (scheme, attack.node) not in peers:
                 peer = stack.enter_context(Honest(scheme, node.target))
                 peer.begin(0)  # to be warm
                 peer.result()
-                peers[scheme, attack.parts] = peer
+                peers[scheme, attack.node] = peer
             line = Line(attack, try_once(attack, node, f"127.9.{number + 1}.1"))
             for again in range(tries if seconds else 0):
                 line.endured.append(
-                    endure(attack, node, peers[scheme, attack.parts], 10 + (number * tries + again) % 240, seconds)
+                    endure(attack, node, peers[scheme, attack.node], 10 + (number * tries + again) % 240, seconds)
                 )
                 if line.ratio >= LEAST_RATIO:
                     break
@@ -105,6 +111,7 @@ def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
         failures = [line for node in nodes.values() for line in node.failures]
         if any(map(is_confirmed, homes.values())):
             failures.append("a peer that only claimed to hold it confirmed the node's own log")
+        failures += [line for kind, home in homes.items() if kind.startswith("quotas") for line in overfilled(home)]
     if any(codes) or failures:
         _say("\n".join([f"the nodes ended with codes {codes}", *failures]))
         sys.exit(1)

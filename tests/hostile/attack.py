@@ -59,7 +59,8 @@ class Attack:
     ``strike`` returns what the attacker got. ``gets``: a pattern of that. ``says``: a pattern of the reason that stands
     in the node's log; None if the node has nothing against it. ``memory``: the MB that the node may need more
     meanwhile. ``cpu``: the CPU seconds that one strike of a bounded amount may cost it. ``connections``: how many it
-    may have open more. ``parts``: the node is one that follows parts of one author's logs, and nothing else.
+    may have open more. ``parts``: the node is one that follows parts of one author's logs, and nothing else;
+    ``carries``: one with quotas.
     ``is_quick``: it is among those of ``make test``. ``pair``: how many strike at once, in the long
     run.
     """
@@ -73,6 +74,7 @@ class Attack:
     cpu: float = 2.0
     connections: int = 8
     parts: bool = False
+    carries: bool = False
     is_quick: bool = True
     at_once: int = 4
 
@@ -80,6 +82,11 @@ class Attack:
     def id(self) -> str:
         """A name for the command line."""
         return f"{self.protocol}-{self.name.replace(' ', '-')}"
+
+    @property
+    def node(self) -> str:
+        """Which node is attacked: ``all`` follows everything. Each protocol has its own with quotas, or it is full."""
+        return "parts" if self.parts else f"quotas-{self.protocol}" if self.carries else "all"
 
     @property
     def claim(self) -> str:

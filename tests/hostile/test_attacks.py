@@ -15,6 +15,7 @@ from culm.store import SQLiteStore
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import sync_once
 from tests.hostile.node import Node, fill, is_confirmed
+from tests.hostile.on_quotas import OPTIONS, overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import Tried, try_once
 
@@ -51,6 +52,7 @@ ASKED = (
     "pools that grow",
     "store with triggers",
     "archive with|pipes|Parquet",
+    "a disk to be filled",
 )
 
 
@@ -66,9 +68,17 @@ def partial_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     yield from _served(tmp_path_factory.mktemp("partial"), parts=True)
 
 
-def _served(home: Path, *, parts: bool) -> Iterator[Node]:
+@pytest.fixture(scope="module")
+def limited_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with quotas, which it has to keep to."""
+    home = tmp_path_factory.mktemp("quotas")
+    yield from _served(home, parts=False, options=OPTIONS)
+    assert overfilled(home) == []
+
+
+def _served(home: Path, *, parts: bool, options: tuple[str, ...] = ()) -> Iterator[Node]:
     """A node that is patient for three seconds only; it has to end as it should, having complained of peers only."""
-    served = Node(home, fill(home, parts=parts), QUICK_OPTIONS)
+    served = Node(home, fill(home, parts=parts), (*QUICK_OPTIONS, *options))
     try:
         yield served
     finally:
@@ -94,7 +104,8 @@ def _tried(attack: Attack, node: Node, number: int = 1) -> Tried:
 @pytest.mark.parametrize("attack", QUICK, ids=[attack.id for attack in QUICK])
 def test_attack(attack: Attack, request: pytest.FixtureRequest) -> None:
     """The attacker gets what it should and no more, and what the node spends on it is bounded."""
-    node: Node = request.getfixturevalue("partial_node" if attack.parts else "node")
+    names = {"all": "node", "parts": "partial_node", "quotas-culm": "limited_node"}
+    node: Node = request.getfixturevalue(names[attack.node])
     tried = _tried(attack, node)
     assert node.lives
     assert re.search(attack.gets, tried.got)

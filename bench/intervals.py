@@ -22,7 +22,8 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from bench import hypercore
-from bench.harness import Figure, say
+from bench.harness import Figure, median_ratio, say
+from bench.limits import hashed, through_a_socket
 from bench.replication import Watch, culm
 from culm.bamboo import Identity, encode_varu64
 from culm.node.config import NodeConfig
@@ -135,9 +136,13 @@ def fill(home: Path, log: LogBuilder) -> tuple[bytes, int]:
 
 
 def _rounds(
-    folder: Path, log: tuple[bytes, int], count: int, peer: hypercore.Log | None
+    folder: Path,
+    log: tuple[bytes, int],
+    count: int,
+    peer: hypercore.Log | None,
+    beside: Callable[[], None] = lambda: None,
 ) -> tuple[list[Run], list[dict[str, float]]]:
-    """Both systems in turns."""
+    """Both systems in turns, and what else is measured beside them."""
     ours: list[Run] = []
     theirs: list[dict[str, float]] = []
     for number in range(ROUNDS):
@@ -147,6 +152,7 @@ def _rounds(
             shutil.rmtree(bob)
         if peer is not None:
             theirs.append(peer.replicate())
+        beside()
     return ours, theirs
 
 
@@ -210,13 +216,28 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     identity = Identity(bytes(32))
     append_large(alice, identity, 1)
     peer = hypercore.Log(folder, LARGE, LARGE_BYTES) if version is not None else None
-    ours, theirs = _rounds(folder, (identity.public, 1), LARGE, peer)
+    total = LARGE * LARGE_BYTES
+    bounds: list[tuple[float, float]] = []
+    ours, theirs = _rounds(
+        folder, (identity.public, 1), LARGE, peer, lambda: bounds.append((through_a_socket(total), hashed(total)))
+    )
     if peer is not None:
         peer.close()
     best = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
     name = f"intervals, {LARGE} payloads of 4 MiB"
-    megabytes = LARGE * LARGE_BYTES / 1e6
+    megabytes = total / 1e6
+    slower = "the slower of both"
     return [
+        Figure("as many bytes through a socket", megabytes / statistics.median(one for one, _ in bounds), "MB/s"),
+        Figure("as many bytes hashed by BLAKE2b", megabytes / statistics.median(one for _, one in bounds), "MB/s"),
+        Figure(
+            f"{name}, beside these",
+            megabytes / statistics.median(one.transfer for one in ours),
+            "MB/s",
+            slower,
+            median_ratio([max(pair) for pair in bounds], [one.transfer for one in ours]),
+            0.6,
+        ),
         _against(f"{name}: rate", megabytes, "MB/s", ours, theirs, version, PAYLOAD_RATE_GOAL),
         *costs(name, best, ours),
     ]

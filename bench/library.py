@@ -28,7 +28,7 @@ from culm.bamboo import Identity, lipmaa, yamf_hash
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-ROUNDS = 1
+ROUNDS = 3
 SIZE = 200  # bytes of a payload
 SINGLE = 300  # appends one by one
 AT_ONCE = 3000

@@ -5,7 +5,6 @@ Then the same with the store's own index, which is kept up to date with every tr
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import subprocess
 import sys
@@ -17,9 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bench.harness import Figure, say, seconds
+from bench.limits import rust_program
 from culm import native
 from culm.negentropy import ArrayStorage, Negentropy, even, newest_listed, sparing
 from culm.store import SQLiteStore, View
+from culm.store.database import Inserted
 from culm.store.rows import next_change
 from culm.store.schema import to_sql
 
@@ -102,25 +103,9 @@ def measure(size: int) -> list[Figure]:
     return figures
 
 
-RUST = Path(__file__).parent / "peers" / "negentropy_rust"
-RUST_TARGET = Path(__file__).parent.parent / "build" / "bench" / "negentropy_rust"
-
-
-def rust_peer() -> Path | None:
-    """The program that runs Rust's negentropy; built where cargo is, else None."""
-    if shutil.which("cargo") is None:
-        say("left out: Rust's negentropy, because there is no cargo")
-        return None
-    command = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(RUST_TARGET)]
-    if subprocess.run(command, cwd=RUST, check=False).returncode:
-        say("left out: Rust's negentropy, because it cannot be built")
-        return None
-    return RUST_TARGET / "release" / "negentropy-peer"
-
-
 def measure_beside_rust(size: int) -> list[Figure]:
     """Medians of sessions in turns with Rust's negentropy, over the same sets."""
-    program = rust_peer()
+    program = rust_program("negentropy_rust", "negentropy-peer")
     if program is None:
         return []
     timestamps, ids = records(size)
@@ -219,15 +204,15 @@ def database_of(store: SQLiteStore) -> Database:
 
 def put(store: SQLiteStore, timestamps: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint8], first: int) -> None:
     """Have the store hold verified entries of these timestamps and ids, as its index sees them."""
-    with database_of(store).transaction() as connection:
+    database = database_of(store)
+    entries = [
+        (number, number % LOGS + 1, to_sql(timestamp + 1), number, bytes(identity) * 2)
+        for number, (timestamp, identity) in enumerate(zip(timestamps.tolist(), ids, strict=True), first)
+    ]
+    with database.transaction() as connection:
         next_change(connection)
-        connection.executemany(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, 2, 2, 0, ?, x'')",
-            (
-                (number, number % LOGS + 1, to_sql(timestamp + 1), number, bytes(identity) * 2)
-                for number, (timestamp, identity) in enumerate(zip(timestamps.tolist(), ids, strict=True), first)
-            ),
-        )
+        connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, 2, 2, 0, ?, x'')", entries)
+        database.inserted += [Inserted(log, seq, number, True, [digest]) for number, log, seq, _, digest in entries]
 
 
 def measure_store(size: int) -> list[Figure]:

@@ -1,15 +1,21 @@
-"""Verifying entries, and importing them, against a bare PyNaCl loop over the same messages."""
+"""Verifying entries, and importing them, against a bare PyNaCl loop over the same messages.
+
+Where cargo is, also beside the batches of ed25519-zebra. They check less: their verdicts are not libsodium's.
+"""
 
 from __future__ import annotations
 
 import io
+import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from nacl.signing import VerifyKey
 
 from bench.harness import Figure, in_turns, median_ratio, say
+from bench.limits import rust_program
 from culm.bamboo import Entry, LogAuditor, are_authentic
 from culm.store import SQLiteStore
 from culm.store.exchange import Importer
@@ -19,6 +25,7 @@ ENTRIES = 4000
 _POOL = ThreadPoolExecutor(2)
 PAYLOAD = 200
 ROUNDS = 7
+BATCH = 1024  # signatures that zebra checks at once
 
 
 def bare_loop(encoded: list[bytes], author: bytes) -> None:
@@ -52,20 +59,55 @@ def import_file(data: bytes) -> None:
             raise AssertionError
 
 
+class Zebra:
+    """The program that checks the same signatures with ed25519-zebra, in batches."""
+
+    def __init__(self, folder: Path, program: Path, encoded: list[bytes], author: bytes) -> None:
+        file = folder / "signatures"
+        file.write_bytes(
+            b"".join(author + data[-64:] + (len(data) - 64).to_bytes(4, "little") + data[:-64] for data in encoded)
+        )
+        self._process = subprocess.Popen([program, file], stdin=-1, stdout=-1, text=True, bufsize=1)
+
+    def check(self) -> None:
+        """Check all of them once."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{BATCH}\n")
+        if not self._process.stdout.readline():
+            raise AssertionError
+
+    def close(self) -> None:
+        """End the program."""
+        self._process.communicate()
+
+
 def run() -> list[Figure]:
     """Measure."""
+    with ExitStack() as stack:
+        return _measured(stack)
+
+
+def _measured(stack: ExitStack) -> list[Figure]:
     say(f"verification: {ENTRIES} entries, {ROUNDS} rounds")
     log: LogBuilder = build_log(ENTRIES, payload_size=PAYLOAD)
     encoded = [entry.encoded for entry in log.entries]
     file = b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries)
     author = log.identity.public
-    bare, bare_two, one, two, into = in_turns(
+    program = rust_program("zebra", "zebra-peer")
+    others = []
+    if program is not None:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        zebra = stack.enter_context(closing(Zebra(Path(folder), program, encoded, author)))
+        others.append(zebra.check)
+    bare, bare_two, one, two, into, *zebras = in_turns(
         ROUNDS,
         lambda: bare_loop(encoded, author),
         lambda: bare_loop_on_two_threads(encoded, author),
         lambda: verify(encoded, 1),
         lambda: verify(encoded, 2),
         lambda: import_file(file),
+        *others,
     )
     limit = "bare PyNaCl verify loop, one core"
     return [
@@ -99,5 +141,15 @@ def run() -> list[Figure]:
             "entries/s",
             limit,
             median_ratio(bare, into),
+        ),
+        *(
+            Figure(
+                f"ed25519-zebra, batches of {BATCH:,}, one core",
+                ENTRIES / sorted(taken)[ROUNDS // 2],
+                "entries/s",
+                limit,
+                median_ratio(bare, taken),
+            )
+            for taken in zebras
         ),
     ]

@@ -88,6 +88,7 @@ def size_of(numbers: list[int]) -> int:
     return head + len(numbers) * (1 + 64 + 64) + 64 * sum(exists and target not in numbers for target, exists in links)
 
 
+@pytest.mark.slow
 def test_the_longest_proof() -> None:
     """No proof without its payload is longer than the limit."""
     rng = Random(1)

@@ -1,7 +1,8 @@
 """``make hostile``: every attack, once for its cost, then without end beside an honest peer; what came of it.
 
 An attack fails if the attacker gets anything else than it should, if the node needs more memory, CPU or connections
-than it may, or if an honest peer had less than half of its usual rate in the same minute: the median of some tries.
+than it may, or if an honest peer had less of its usual rate in the same minute than it should, which is half for almost
+all attacks: the median of some tries.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from typing import TYPE_CHECKING
 from culm.node.network.urls import SCHEMES
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import Honest
-from tests.hostile.node import Node, fill, is_confirmed
-from tests.hostile.on_quotas import OPTIONS, overfilled
+from tests.hostile.node import Node, is_confirmed
+from tests.hostile.on_quotas import overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import endure, try_once
 
 if TYPE_CHECKING:
     from tests.hostile.attack import Attack
+    from tests.hostile.node import Kind
     from tests.hostile.trial import Endured, Tried
 
-LEAST_RATIO = 0.5
 MORE_MEMORY = 2.0  # several of them, all the time, may need so many times what one strike may
 _HEAD = ("attack", "the attacker got", "MB", "of", "CPU s", "of", "MB all the time", "honest rate")
 
@@ -72,7 +73,7 @@ def _judged(line: Line) -> Line:
         "CPU": tried.cost.cpu <= attack.cpu,
         "connections": tried.cost.connections <= attack.connections,
         "memory all the time": all(one.memory <= attack.memory * MORE_MEMORY for one in line.endured),
-        "honest rate": not line.endured or line.ratio >= LEAST_RATIO,
+        "honest rate": not line.endured or line.ratio >= attack.ratio,
     }
     line.wrong = [name for name, is_right in checks.items() if not is_right]
     return line
@@ -82,28 +83,23 @@ def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
     """Try the attacks; without an honest peer if there are no seconds for it."""
     lines = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        homes = {kind: Path(folder, kind) for kind in sorted({one.node for one in attacks})}
-        nodes = {
-            kind: Node(
-                home, fill(home, parts=kind == "parts"), (*QUICK_OPTIONS, *(OPTIONS * kind.startswith("quotas")))
-            )
-            for kind, home in homes.items()
-        }
-        peers: dict[tuple[str, str], Honest] = {}
+        homes = {kind: Path(folder, kind) for kind in sorted({one.kind for one in attacks})}
+        nodes = {kind: Node(home, kind, QUICK_OPTIONS) for kind, home in homes.items()}
+        peers: dict[tuple[str, Kind], Honest] = {}
         for number, attack in enumerate(attacks):
-            node = nodes[attack.node]
+            node = nodes[attack.kind]
             scheme = attack.protocol if attack.protocol in SCHEMES else "culm"
-            if seconds and (scheme, attack.node) not in peers:
+            if seconds and (scheme, attack.kind) not in peers:
                 peer = stack.enter_context(Honest(scheme, node.target))
                 peer.begin(0)  # to be warm
                 peer.result()
-                peers[scheme, attack.node] = peer
+                peers[scheme, attack.kind] = peer
             line = Line(attack, try_once(attack, node, f"127.9.{number + 1}.1"))
             for again in range(tries if seconds else 0):
                 line.endured.append(
-                    endure(attack, node, peers[scheme, attack.node], 10 + (number * tries + again) % 240, seconds)
+                    endure(attack, node, peers[scheme, attack.kind], 10 + (number * tries + again) % 240, seconds)
                 )
-                if line.ratio >= LEAST_RATIO:
+                if line.ratio >= attack.ratio:
                     break
             lines.append(_judged(line))
             _say(" | ".join(line.cells()) + (f"  WRONG: {', '.join(line.wrong)}" if line.wrong else ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.hostile.wires import Cut
@@ -12,7 +13,7 @@ from tests.hostile.wires import Cut
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from tests.hostile.node import Target
+    from tests.hostile.node import Kind, Target
 
 QUICK_OPTIONS = ("--limit", "handshake_seconds=3", "--limit", "idle_seconds=3", "--limit", "keepalive_seconds=1")
 
@@ -59,8 +60,7 @@ class Attack:
     ``strike`` returns what the attacker got. ``gets``: a pattern of that. ``says``: a pattern of the reason that stands
     in the node's log; None if the node has nothing against it. ``memory``: the MB that the node may need more
     meanwhile. ``cpu``: the CPU seconds that one strike of a bounded amount may cost it. ``connections``: how many it
-    may have open more. ``parts``: the node is one that follows parts of one author's logs, and nothing else;
-    ``carries``: one with quotas.
+    may have open more. ``kind``: which node is attacked. ``ratio``: of its usual rate that an honest peer has at least.
     ``is_quick``: it is among those of ``make test``. ``pair``: how many strike at once, in the long
     run.
     """
@@ -73,10 +73,10 @@ class Attack:
     memory: float = 40.0
     cpu: float = 2.0
     connections: int = 8
-    parts: bool = False
-    carries: bool = False
+    kind: Kind = "all"
     is_quick: bool = True
     at_once: int = 4
+    ratio: float = 0.5
 
     @property
     def id(self) -> str:
@@ -84,11 +84,7 @@ class Attack:
         return f"{self.protocol}-{self.name.replace(' ', '-')}"
 
     @property
-    def node(self) -> str:
-        """Which node is attacked: ``all`` follows everything. Each protocol has its own with quotas, or it is full."""
-        return "parts" if self.parts else f"quotas-{self.protocol}" if self.carries else "all"
-
-    @property
     def claim(self) -> str:
         """What the attacker does."""
-        return (self.strike.__doc__ or "").partition("\n")[0]
+        strike = self.strike.func if isinstance(self.strike, partial) else self.strike
+        return (strike.__doc__ or "").partition("\n")[0]

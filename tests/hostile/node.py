@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Event, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from culm.bamboo import Identity
 from culm.node.home import Home
@@ -36,6 +36,11 @@ PARTS = RangeSet([Range(5, 10), Range(20, None, sparse=True)])  # what a node fo
 LOGS, ENTRIES, PAYLOAD = 8, 200, 200
 LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
 OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
+DESCRIPTORS = 128  # that a node of the kind "scarce" may have open, those of its store included
+QUOTA, AUTHOR_QUOTA = 64_000_000, 24_000_000  # Bytes: what is in the home at the start fits, and some logs more.
+Kind = Literal["all", "parts", "scarce", "quotas culm", "quotas bushbaby", "quotas intervals", "quotas proposals"]
+"""A node that follows everything; parts of one author's logs; everything, with few descriptors; everything, within
+quotas. There is one with quotas for each protocol, because after the first attack it is full."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
@@ -86,10 +91,10 @@ class Target:
         return cls(urls, bytes.fromhex(data["author"]), data["status"])
 
 
-def fill(home: Path, *, parts: bool = False) -> bytes:
+def fill(home: Path, kind: Kind) -> bytes:
     """Make a home whose store has eight logs of small entries, and one with a large payload; their author.
 
-    The home's own identity is marked, as after a restore. ``parts``: follow parts of one author's logs only.
+    The home's own identity is marked, as after a restore.
     """
     subprocess.run(
         [sys.executable, "-m", "culm.cli", "--home", str(home), "init"], check=True, stdout=subprocess.DEVNULL
@@ -106,7 +111,7 @@ def fill(home: Path, *, parts: bool = False) -> bytes:
         store.unconfirm(mine.public)
     followed = Identity(PARTS_SEED.to_bytes(32, "big")).public
     in_parts: dict[bytes | Log, RangeSet] = {followed: PARTS, author.public: EVERYTHING}
-    policy = Policy(unshared=frozenset({(mine.public, OWN_LOG)}), interests=in_parts if parts else None)
+    policy = Policy(unshared=frozenset({(mine.public, OWN_LOG)}), interests=in_parts if kind == "parts" else None)
     Home(home).policy_file.save(CLUMP, policy)
     return author.public
 
@@ -132,12 +137,18 @@ class Cost:
 class Node:
     """A node that is served. ``reasons`` counts why it refused connections, or ended sessions."""
 
-    def __init__(self, home: Path, author: bytes, options: tuple[str, ...] = ()) -> None:
+    def __init__(self, home: Path, kind: Kind, options: tuple[str, ...] = ()) -> None:
+        author = fill(home, kind)
         listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
         call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
         call += ["serve", "--clump", CLUMP.decode(), "--http", "127.0.0.1:0", *listen]
+        call += ["--log-format", "json", "--verbose", *options]
+        if kind.startswith("quotas"):
+            call += ["--quota", str(QUOTA), "--author-quota", str(AUTHOR_QUOTA)]
+        if kind == "scarce":
+            call = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *call]
         self._process = subprocess.Popen(
-            [*call, "--log-format", "json", "--verbose", *options],
+            call,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -172,10 +183,10 @@ class Node:
                 self._heard.notify_all()
 
     def wait_for_reason(self, pattern: str, address: str, seconds: float = 30.0) -> str | None:
-        """What the node has against a peer at an address, which a pattern is found in; None if there is nothing."""
+        """What the node has against a peer at an address, or complains of without naming a peer, by a pattern."""
 
         def found() -> str | None:
-            reasons = (line.get("reason", "") for line in self.lines if _host(line.get("peer", "")) == address)
+            reasons = (line.get("reason", "") for line in self.lines if _host(line.get("peer", address)) == address)
             return next((reason for reason in reasons if re.search(pattern, reason)), None)
 
         with self._heard:

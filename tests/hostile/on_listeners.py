@@ -11,24 +11,29 @@ from functools import partial
 from culm.node.network.tls import calling_context
 from culm.node.network.urls import LISTENER_SCHEMES
 from tests.hostile.attack import Attack, Field
+from tests.hostile.node import DESCRIPTORS
 from tests.hostile.wires import Cut, Wire
 
 CUT = "cut off"
-CROWD = 1000
 
 
-async def crowds(scheme: str, field: Field) -> str:
+async def crowds(scheme: str, field: Field, number_of_calls: int = 1000) -> str:
     """Opens a thousand connections at once from eight addresses and says nothing."""
     wires: list[Wire] = []
     refused = 0
     addresses = [field.address, *field.others(7)]
-    for number in range(CROWD):
+    for number in range(number_of_calls):
         try:
             wires.append(await Wire.dial(field.target, scheme, addresses[number % 8], tls=False))
         except Cut:
             refused += 1
     await asyncio.gather(*(wire.swallow() for wire in wires))
     return f"{CUT}, all {len(wires) + refused}"
+
+
+async def takes_descriptors(scheme: str, field: Field) -> str:
+    """Opens more connections than the node may have files open, and says nothing."""
+    return await crowds(scheme, field, 2 * DESCRIPTORS)
 
 
 async def comes_and_goes(scheme: str, field: Field) -> str:
@@ -91,6 +96,22 @@ ATTACKS = [
             memory=200.0 if scheme == "culm" else 40.0,
             connections=700,
             is_quick=scheme == "culm",
+            at_once=1,
+        )
+        for scheme in LISTENER_SCHEMES
+    ),
+    *(
+        Attack(
+            scheme,
+            "every descriptor",
+            partial(takes_descriptors, scheme),
+            "connections are open already",
+            gets=f"all {2 * DESCRIPTORS}",
+            memory=80.0 if scheme == "culm" else 40.0,
+            connections=DESCRIPTORS // 2,
+            kind="scarce",
+            is_quick=scheme == "culm",
+            ratio=0.1,  # there are 24 places: an honest peer gets one whose caller has said nothing for two seconds
             at_once=1,
         )
         for scheme in LISTENER_SCHEMES

@@ -240,9 +240,11 @@ async def _send(gossip: Gossip, store: MemoryStore, items: list[WantItem]) -> No
 
 
 ATTACKS = [
-    Attack("culm", "pools that never come", claims_large_heads, None, gets=_FEW, cpu=10.0, parts=True, is_quick=False),
-    Attack("bushbaby", "pools that never come", announces_large_heads, None, gets=_FEW, parts=True),
-    Attack("intervals", "pools that never come", lacks_tails, None, gets=_FEW, parts=True),
-    Attack("culm", "pools that grow", grows, None, gets=_FEW, parts=True),
-    Attack("proposals", "pools that never come", proposes_without_tails, None, gets=_FEW, parts=True),
+    Attack(
+        "culm", "pools that never come", claims_large_heads, None, gets=_FEW, cpu=10.0, kind="parts", is_quick=False
+    ),
+    Attack("bushbaby", "pools that never come", announces_large_heads, None, gets=_FEW, kind="parts"),
+    Attack("intervals", "pools that never come", lacks_tails, None, gets=_FEW, kind="parts"),
+    Attack("culm", "pools that grow", grows, None, gets=_FEW, kind="parts"),
+    Attack("proposals", "pools that never come", proposes_without_tails, None, gets=_FEW, kind="parts"),
 ]

@@ -22,7 +22,7 @@ from culm.node.storage.source import sizes_in
 from culm.node.sync import sync
 from culm.store import Draft, SQLiteStore
 from tests.hostile.attack import Attack, Field
-from tests.hostile.node import CLUMP
+from tests.hostile.node import AUTHOR_QUOTA, CLUMP, QUOTA
 from tests.hostile.wires import Wire
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from culm.node.network.urls import PeerUrl
     from culm.types import Log
 
-TOTAL, AUTHOR = 64_000_000, 24_000_000  # Bytes: what is in the home at the start fits, and some of the attacker's.
-OPTIONS = ("--quota", str(TOTAL), "--author-quota", str(AUTHOR))
 _KEYS = 3
 _ENTRIES, _PAYLOAD = 100, 60_000
 _LARGE = 30_000_000  # One payload that no author has room for.
@@ -81,9 +79,10 @@ def overfilled(home: Path) -> list[str]:
     sizes = {author: size + AUTHOR_BYTES for author, size in sizes_in(home / "store.db", CLUMP).items()}
     files = sum(file.stat().st_size for file in home.rglob("*") if file.is_file())
     checks = {
-        f"the logs of others take {sum(sizes.values()):,} bytes": sum(sizes.values()) > TOTAL,
-        f"those of one author take {max(sizes.values(), default=0):,} bytes": max(sizes.values(), default=0) > AUTHOR,
-        f"the files of the home take {files:,} bytes": files > TOTAL + _FILES_BESIDE,
+        f"the logs of others take {sum(sizes.values()):,} bytes": sum(sizes.values()) > QUOTA,
+        f"those of one author take {max(sizes.values(), default=0):,} bytes": max(sizes.values(), default=0)
+        > AUTHOR_QUOTA,
+        f"the files of the home take {files:,} bytes": files > QUOTA + _FILES_BESIDE,
     }
     return [wrong for wrong, is_so in checks.items() if is_so]
 
@@ -108,10 +107,12 @@ async def fills_by_proposals(field: Field) -> str:
     return await _fills("proposals", field)
 
 
-_Attack = partial(Attack, says=None, gets="what its quota is", carries=True, memory=60, cpu=6, at_once=2)
+_Attack = partial(Attack, says=None, gets="what its quota is", memory=60, cpu=6, at_once=2)
 ATTACKS = [
-    _Attack("culm", "a disk to be filled", fills_by_culm),
-    _Attack("bushbaby", "a disk to be filled", fills_by_bushbaby, memory=120, is_quick=False),  # a message of 30 MB
-    _Attack("intervals", "a disk to be filled", fills_by_intervals, is_quick=False),
-    _Attack("proposals", "a disk to be filled", fills_by_proposals, is_quick=False),
+    _Attack("culm", "a disk to be filled", fills_by_culm, kind="quotas culm"),
+    _Attack(
+        "bushbaby", "a disk to be filled", fills_by_bushbaby, kind="quotas bushbaby", memory=120, is_quick=False
+    ),  # a message of 30 MB
+    _Attack("intervals", "a disk to be filled", fills_by_intervals, kind="quotas intervals", is_quick=False),
+    _Attack("proposals", "a disk to be filled", fills_by_proposals, kind="quotas proposals", is_quick=False),
 ]

@@ -14,8 +14,8 @@ import pytest
 from culm.store import SQLiteStore
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import sync_once
-from tests.hostile.node import Node, fill, is_confirmed
-from tests.hostile.on_quotas import OPTIONS, overfilled
+from tests.hostile.node import Node, is_confirmed
+from tests.hostile.on_quotas import overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import Tried, try_once
 
@@ -24,15 +24,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.hostile.attack import Attack
+    from tests.hostile.node import Kind
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="costs are read from /proc, addresses are 127.x.y.z"),
     pytest.mark.xdist_group("hostile"),  # one node for all
+    pytest.mark.subprocess,
 ]
 _TRIES = 3
 _IMPATIENT = "the peer sent nothing for"  # Three seconds: a busy machine needs them for what the peer has sent.
 _MORE_MEMORY, _MORE_CPU = 2, 10  # times the limits, which `make hostile` holds to: this runs on any machine
 QUICK = [attack for attack in ATTACKS if attack.is_quick]
+FIXTURES: dict[Kind, str] = {
+    "all": "node",
+    "parts": "partial_node",
+    "scarce": "scarce_node",
+    "quotas culm": "limited_node",
+}
 ASKED = (
     "flood of requests|too many requests|asks and cancels",
     "credit that overflows",
@@ -47,6 +55,7 @@ ASKED = (
     "wrong again and again",
     "stalled handshake|slow TLS",
     "a thousand connections",
+    "every descriptor",
     "newest entry claimed",
     "pools that never come",
     "pools that grow",
@@ -59,26 +68,32 @@ ASKED = (
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node that follows everything."""
-    yield from _served(tmp_path_factory.mktemp("node"), parts=False)
+    yield from _served(tmp_path_factory.mktemp("node"), "all")
 
 
 @pytest.fixture(scope="module")
 def partial_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node that follows parts of one author's logs."""
-    yield from _served(tmp_path_factory.mktemp("partial"), parts=True)
+    yield from _served(tmp_path_factory.mktemp("partial"), "parts")
+
+
+@pytest.fixture(scope="module")
+def scarce_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that follows everything and may have few files and connections open."""
+    yield from _served(tmp_path_factory.mktemp("scarce"), "scarce")
 
 
 @pytest.fixture(scope="module")
 def limited_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node with quotas, which it has to keep to."""
     home = tmp_path_factory.mktemp("quotas")
-    yield from _served(home, parts=False, options=OPTIONS)
+    yield from _served(home, "quotas culm")
     assert overfilled(home) == []
 
 
-def _served(home: Path, *, parts: bool, options: tuple[str, ...] = ()) -> Iterator[Node]:
+def _served(home: Path, kind: Kind) -> Iterator[Node]:
     """A node that is patient for three seconds only; it has to end as it should, having complained of peers only."""
-    served = Node(home, fill(home, parts=parts), (*QUICK_OPTIONS, *options))
+    served = Node(home, kind, QUICK_OPTIONS)
     try:
         yield served
     finally:
@@ -104,8 +119,7 @@ def _tried(attack: Attack, node: Node, number: int = 1) -> Tried:
 @pytest.mark.parametrize("attack", QUICK, ids=[attack.id for attack in QUICK])
 def test_attack(attack: Attack, request: pytest.FixtureRequest) -> None:
     """The attacker gets what it should and no more, and what the node spends on it is bounded."""
-    names = {"all": "node", "parts": "partial_node", "quotas-culm": "limited_node"}
-    node: Node = request.getfixturevalue(names[attack.node])
+    node: Node = request.getfixturevalue(FIXTURES[attack.kind])
     tried = _tried(attack, node)
     assert node.lives
     assert re.search(attack.gets, tried.got)
@@ -116,8 +130,10 @@ def test_attack(attack: Attack, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
-def test_an_honest_peer(node: Node, scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["all", "scarce"])
+def test_an_honest_peer(kind: Kind, scheme: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Who does nothing wrong gets everything from a node that was attacked."""
+    node: Node = request.getfixturevalue(FIXTURES[kind])
     with SQLiteStore(tmp_path / "store.db") as store:
         assert sync_once(scheme, node.target, store) == ""
 
@@ -127,4 +143,4 @@ def test_every_kind_of_attack_is_there() -> None:
     for pattern in ASKED:
         assert any(re.search(pattern, attack.name) for attack in ATTACKS), pattern
     assert len({attack.id for attack in ATTACKS}) == len(ATTACKS)
-    assert all(attack.claim for attack in ATTACKS)
+    assert all(attack.claim.endswith(".") for attack in ATTACKS)

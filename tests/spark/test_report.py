@@ -180,6 +180,7 @@ def test_spark_counts_the_same(made: Made, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("report")  # they share a report that takes long to make
 class TestNumbers:
     """Tests of what is counted."""
 
@@ -289,6 +290,7 @@ class TestNumbers:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("report")
 class TestPage:
     """Tests of the page."""
 

@@ -32,6 +32,7 @@ _OURS = "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%
 
 def age(connection: sqlite3.Connection, version: int) -> None:
     """Give a store the tables, indexes and triggers of an earlier version, and its counters. Other rows are kept."""
+    _list_each(connection)
     with closing(sqlite3.connect(":memory:")) as earlier:
         for script in SCRIPTS[:version]:
             earlier.executescript(script)
@@ -58,3 +59,11 @@ def age(connection: sqlite3.Connection, version: int) -> None:
         if kind != "table":
             connection.execute(sql)
     connection.execute(f"PRAGMA user_version = {version}")
+
+
+def _list_each(connection: sqlite3.Connection) -> None:
+    """Have a row for each of the news, as versions before 8 had."""
+    runs = connection.execute("SELECT change, log, seq, kind, entry, count FROM news WHERE count > 1").fetchall()
+    for change, log, seq, kind, entry, count in runs:
+        rows = [(change, log, seq + at, kind, entry + at) for at in range(1, count)]
+        connection.executemany("INSERT INTO news VALUES (?, ?, ?, ?, ?, 1)", rows)

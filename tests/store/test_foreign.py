@@ -57,7 +57,7 @@ PREPARED = {
         ),
         "the trigger 'payload_lost' is not as in a store",
     ),
-    "no trigger where one belongs": (("DROP TRIGGER entry_added",), "the trigger 'entry_added' is missing"),
+    "no trigger where one belongs": (("DROP TRIGGER entry_changed",), "the trigger 'entry_changed' is missing"),
     "no index where one belongs": (("DROP INDEX logs_by_head",), "the index 'logs_by_head' is missing"),
     "a name that only SQLite may give": (
         (

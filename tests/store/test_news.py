@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from culm.bamboo import Identity
 from culm.errors import ConfigError, StoreError
-from culm.store import BEGINNING, Position, SQLiteStore
+from culm.store import BEGINNING, Position, SQLiteStore, ingest
 from culm.store.copying import copy_store
 from culm.store.opening import migrate, open_database
 from culm.store.schema import VERSION
 from culm.testing import build_log
-from tests.store.below import age
+from tests.store.below import age, database_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +80,55 @@ def test_positions_in_between(store: SQLiteStore) -> None:
     for stored, position in store.news(limit=100).entries:
         assert list(range(stored.entry.seq + 1, 21)) == read(store, Position.parse(str(position)))[0]
     assert [] == read(store, store.latest())[0]
+
+
+def test_neighbours_share_a_row(store: SQLiteStore) -> None:
+    """Entries that become verified together cost one row, as long as they follow each other with or without payload."""
+    store.add([*LOG.items(LOG.entries[:8]), *((entry, None) for entry in LOG.entries[8:12])])
+    rows = database_of(store).connection.execute("SELECT kind, entry, count FROM news ORDER BY entry").fetchall()
+
+    assert [(2, 1, 8), (0, 9, 4)] == rows
+
+
+@pytest.mark.parametrize("settings", [{}, {"with_payload": True}, {"author": LOG.identity.public}], ids=str)
+def test_a_page_costs_no_more_than_its_entries(store: SQLiteStore, settings: dict[str, Any]) -> None:
+    """In a store of hundreds of entries a page of three is read without a look at the others."""
+    store.add((entry, None) for entry in build_log(600, seed=4).entries)
+    store.add(LOG.items())
+    connection, steps = database_of(store).connection, itertools.count()
+    connection.set_progress_handler(lambda: next(steps) and 0, 200)
+    read_first = store.news(limit=3, **settings).entries
+    connection.set_progress_handler(None, 0)
+
+    assert 3 == len(read_first)
+    assert next(steps) < 4
+
+
+def test_positions_of_earlier_versions(place: Path) -> None:
+    """A cursor that a reader got before the store was migrated goes on where it was, also inside of a change."""
+    with SQLiteStore(place) as store:
+        store.add(LOG.items(LOG.entries[:10]))
+        before = store.news().entries
+    database = open_database(place)
+    with database.transaction() as connection:
+        age(connection, 7)
+    database.close()
+    with SQLiteStore(place) as store:
+        store.add(LOG.items(LOG.entries[10:]))
+        for stored, position in before:
+            assert list(range(stored.entry.seq + 1, 21)) == read(store, position)[0]
+
+
+def test_nothing_is_left_of_a_transaction_that_fails(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was inserted and then taken back is neither news nor a record."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "write_payloads", Mock(side_effect=RuntimeError))
+        with pytest.raises(RuntimeError):
+            store.add(LOG.items())
+    store.add(OTHER.items())
+
+    assert list(range(1, 10)) == read(store)[0]
+    assert [] == store.verify().problems
 
 
 def test_filters(store: SQLiteStore) -> None:

@@ -42,6 +42,7 @@ from culm.node.interests.quotas import Quotas
 from culm.node.interests.relay import Relay
 from culm.node.negentropy.comparison import Listening
 from culm.node.network.backoff import Backoff
+from culm.node.network.descriptors import room_for
 from culm.node.network.tls import listening_context
 from culm.node.network.transport import Streams, connect, listen_at, secured
 from culm.node.network.urls import PeerUrl
@@ -158,6 +159,8 @@ class NodeService:
             await self._tell_of_clumps()
             if self._quotas is not None:
                 self._start(self._keep_to(self._quotas, await self._weigh(self._quotas)))
+            if listen:
+                self._keep_to_descriptors()
             for url in listen:
                 listening(await self.listen(url))
             self._start(watch_changes(self.worker, self._changed))
@@ -171,6 +174,15 @@ class NodeService:
                 await stop.wait()
         finally:
             await self._stop()
+
+    def _keep_to_descriptors(self) -> None:
+        limits = self.config.limits
+        room = room_for(limits.max_sessions)
+        if room < limits.max_sessions:
+            limits = replace(limits, max_sessions=room)
+            self.config = self._peering.config = replace(self.config, limits=limits)
+            reason = "the process may not open more files: allow more (ulimit -n)"
+            _logger.warning("takes %d connections at most", room, extra={"reason": reason})
 
     async def append(
         self,
@@ -371,7 +383,8 @@ class NodeService:
         name = name or place
         self.sessions[session] = narrow or (lambda policy: policy)
         self.roster.began(session, name, place, url)
-        self._peering.began(lambda: clock() - session.driver.heard_at)
+        driver = session.driver
+        self._peering.began(lambda: clock() - driver.heard_at, lambda: driver.was_heard)
         session.name = name
         failure: CulmError | None = None
         try:

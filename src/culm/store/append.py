@@ -72,7 +72,7 @@ def append(
     """
     _check_log_id(log_id)
     with database.transaction() as connection:
-        view = LogView(connection, (identity.public, log_id), next_change(connection))
+        view = LogView(database, (identity.public, log_id), next_change(connection))
         _check(connection, view, 1, continue_here=continue_here)
         entry_id = next_entry_id(connection)
         hasher = write_stream(database, entry_id, _pieces(payload))
@@ -113,7 +113,7 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
         for draft in drafts:
             view = views.get(draft.log)
             if view is None:
-                view = views[draft.log] = LogView(connection, draft.log, change)
+                view = views[draft.log] = LogView(database, draft.log, change)
             try:
                 _check(connection, view, len(draft.payloads), continue_here=draft.continue_here)
             except CulmError as error:

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store.payloads.folder import Folder
@@ -69,6 +69,20 @@ def translated_errors(path: Path) -> Iterator[None]:
         raise StoreDamaged(f"{path}: the store's file is damaged") from error
 
 
+class Inserted(NamedTuple):
+    """Verified entries of one log that a transaction has inserted: neighbours, in consecutive rows.
+
+    ``log`` is the log's row id; ``first`` and ``entry`` are the number of the first entry, as it is stored, and its row
+    id. ``has_payloads``: all their payloads are complete; otherwise none is. ``digests`` are those of the entries.
+    """
+
+    log: int
+    first: int
+    entry: int
+    has_payloads: bool
+    digests: Sequence[bytes]
+
+
 class Database:
     """A connection with Culm's settings. Use it from one thread at a time.
 
@@ -83,6 +97,8 @@ class Database:
         # For ``culm.store.payloads.checked``: bytes that were compared last, and checksums that the store lacks.
         self.stretches: OrderedDict[tuple[bytes, int], bytes] = OrderedDict()
         self.sums: dict[bytes, bytes] = {}
+        self.inserted: list[Inserted] = []
+        """What this transaction has inserted and no hook has dealt with so far."""
         self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
         self._lock_timeout = lock_timeout
         self._thread = 0  # the thread that runs a transaction, 0 if none does
@@ -157,6 +173,7 @@ class Database:
                 self.connection.execute("COMMIT")
             except BaseException:
                 self._afterwards.clear()
+                self.inserted.clear()
                 # After a full disk or an I/O error SQLite has rolled back already, and ROLLBACK would fail.
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")

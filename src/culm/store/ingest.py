@@ -62,7 +62,7 @@ class Ingestion:
         for log, of_log in groupby(items, key=lambda item: item.entry.log):
             view = self._views.get(log)
             if view is None:
-                view = self._views[log] = LogView(self._db, log, self._change)
+                view = self._views[log] = LogView(self._database, log, self._change)
             rest = list(of_log)
             while rest:
                 count = view.extend(rest, self._next_id)

@@ -11,13 +11,16 @@ what it read and wrote, so a run of consecutive entries costs no queries beyond 
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress, count, pairwise
+from operator import ne, sub
 from typing import NamedTuple
 
 from culm.bamboo import Entry, ForkProof, linkers, lipmaa
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import HoldingAreaFull, StoreFull
+from culm.store.database import Database, Inserted
 from culm.store.payloads import pieces
 from culm.store.rows import (
     AT,
@@ -53,6 +56,7 @@ MAX_VARIANTS = 16  # entries kept of one number
 MAX_PROOFS = 1024  # fork proofs kept of one log
 _OPTIONAL = SEQ.or_null()
 _DIGEST_AT = len(YAMF_PREFIX)
+_Row = tuple[int, int, int, int, int, int, int, bytes, bytes]  # Of the table ``entries``, in the order of its columns.
 
 
 @dataclass(slots=True)
@@ -115,8 +119,9 @@ class LogView:
     A log without an entry gets no row, so that entries which are refused leave nothing behind.
     """
 
-    def __init__(self, connection: sqlite3.Connection, log: Log, change: int) -> None:
-        self._db = connection
+    def __init__(self, database: Database, log: Log, change: int) -> None:
+        self._database = database
+        self._db = connection = database.connection
         self._change = change
         query = (
             "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
@@ -133,7 +138,7 @@ class LogView:
         self._known: dict[int, list[_Known]] = {}
         waiting = f"SELECT 1 FROM entries WHERE log = ? AND {IS_WAITING} LIMIT 1"
         self._waits = connection.execute(waiting, (self.id,)).fetchone() is not None
-        self._rows: list[tuple[object, ...]] = []
+        self._rows: list[_Row] = []
 
     def add(
         self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int, area: HoldingArea | None = None
@@ -304,6 +309,10 @@ class LogView:
     def _write_rows(self) -> None:
         if self._rows:
             self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+            runs = list(_verified_runs(self.id, self._rows))
+            news = [(self._change, self.id, at, 2 * full, entry, len(digests)) for _, at, entry, full, digests in runs]
+            self._db.executemany("INSERT INTO news VALUES (?, ?, ?, ?, ?, ?)", news)
+            self._database.inserted += runs
             self._rows.clear()
 
     # -- paths -------------------------------------------------------------------------------------------------
@@ -420,3 +429,16 @@ class LogView:
                 if from_sql(stored) != self.contiguous + 1:
                     break
                 self.contiguous += 1
+
+
+def _verified_runs(log: int, rows: list[_Row]) -> Iterator[Inserted]:
+    """The verified entries among rows of a log that are inserted."""
+    ids, _, seqs, _, states, payload_states, _, digests, _ = zip(*rows, strict=True)
+    # Neighbours have equal marks: numbers and row ids that grow with the place. A comparison of each row with the one
+    # before, in Python, would take longer than all the rest.
+    marks = list(zip(map(sub, ids, count()), map(sub, seqs, count()), states, payload_states, strict=False))
+    begins = [0, *compress(count(1), map(ne, marks, marks[1:])), len(rows)]
+    for begin, end in pairwise(begins):
+        if states[begin] == State.VERIFIED:
+            has_payloads = payload_states[begin] == PayloadState.COMPLETE
+            yield Inserted(log, seqs[begin], ids[begin], has_payloads, digests[begin:end])

@@ -34,6 +34,7 @@ from culm.store.schema import (
     VERSION_5,
     VERSION_6,
     VERSION_7,
+    VERSION_8,
     PayloadState,
     schema_version,
 )
@@ -135,6 +136,11 @@ def _to_version_7(database: Database) -> None:
     _run(database.connection, VERSION_7)
 
 
+def _to_version_8(database: Database) -> None:
+    """News of neighbours together. Those of earlier versions stay, because cursors of readers name them."""
+    _run(database.connection, VERSION_8)
+
+
 # The steps from version 1 on, each to the next version.
 MIGRATIONS: list[Callable[[Database], None]] = [
     _to_version_2,
@@ -143,6 +149,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
     _to_version_5,
     _to_version_6,
     _to_version_7,
+    _to_version_8,
 ]
 
 

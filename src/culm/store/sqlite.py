@@ -207,7 +207,7 @@ class Store(ReadableStore):
             if stored.payload_state is not PayloadState.FORGOTTEN:
                 return False
             connection.execute("UPDATE entries SET payload_state = ? WHERE id = ?", (PayloadState.ABSENT, stored.id))
-            _begin_again(connection, stored.entry)
+            _begin_again(self._database, stored.entry)
         return True
 
     def forget(self, place: Place) -> int:
@@ -222,7 +222,7 @@ class Store(ReadableStore):
             ):
                 return 0  # the author's lie must stay known, and an empty payload is always held
             pieces.drop(connection, stored.id, PayloadState.FORGOTTEN)
-            view = LogView(connection, stored.entry.log, next_change(connection))
+            view = LogView(self._database, stored.entry.log, next_change(connection))
             view.payload_settled(stored.entry.seq)
             view.flush()
         return stored.payload_held
@@ -239,7 +239,7 @@ class Store(ReadableStore):
                 return False
             connection.execute("INSERT OR IGNORE INTO damaged VALUES (?)", (stored.id,))
             pieces.drop(connection, stored.id, PayloadState.ABSENT)
-            _begin_again(connection, stored.entry)
+            _begin_again(self._database, stored.entry)
         return True
 
     def _has_damage(self, stored: StoredEntry, damage: PayloadDamaged) -> bool:
@@ -312,9 +312,9 @@ def _held(connection: sqlite3.Connection, place: Place) -> StoredEntry:
     return stored
 
 
-def _begin_again(connection: sqlite3.Connection, entry: Entry) -> None:
+def _begin_again(database: Database, entry: Entry) -> None:
     """The payload of an entry is missing from now on, so the log has a gap there."""
-    view = LogView(connection, entry.log, next_change(connection))
+    view = LogView(database, entry.log, next_change(database.connection))
     view.contiguous = min(view.contiguous, entry.seq - 1)
     view.flush()
 

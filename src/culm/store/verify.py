@@ -168,7 +168,7 @@ _SIZES = {  # the ranges of numbers that Culm computes with
     "record_blocks": {"count": _COUNT, "held_count": _COUNT},
     "runs": {"first": "<= last", "last": _NOT_LAST},
     "record_changes": {"entry": _ROW, "listed": "BETWEEN -1 AND 1", "held": "BETWEEN -1 AND 1"},
-    "news": {"change": _COUNT, "seq": _SEQ, "entry": _ROW},
+    "news": {"change": _COUNT, "seq": _SEQ, "entry": _ROW, "count": _ROW},
 }
 _THERE = {  # rows that exist from the beginning
     "the number of its last change": "SELECT count(*) = 2 FROM counters WHERE name IN ('change', 'unsettled')",

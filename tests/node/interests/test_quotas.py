@@ -300,7 +300,7 @@ def test_two_who_cannot_reach_each_other(parties: list[Party]) -> None:
     _carry(carrier, alice, bob, 20)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_thousand_sealed_logs(parties: list[Party]) -> None:
     """The same with 1,000 logs: every file of the carrier's home is searched for every plaintext."""
     carrier, alice, bob = parties

@@ -37,6 +37,29 @@ def test_a_fork_shows_wherever_the_peer_ends(newest: int) -> None:
         assert list(near.fork_proofs(key(log)))
 
 
+def test_the_beginning_of_a_log_that_is_known_by_its_fork_only() -> None:
+    """Of a log whose fork at 3 is all that is held, a path to the newest entry is wanted: entries 1 and 2 come.
+
+    The peer's newest payload lies on a branch, so that it answers the question for that with the proof, and with
+    nothing else.
+    """
+    log = build_log(5)
+    fork = (log.make(3, b"another"), b"another")
+    with ExitStack() as stack:
+        near, far = (stack.enter_context(a_store()) for _ in range(2))
+        near.add([log.items()[2], fork])
+        far.add([*log.items(), fork])
+        asks, serves = (
+            IntervalEnd(near, RangeSet([read_range("1.. sparse")]), live=True),
+            IntervalEnd(far, EVERYTHING, live=True),
+        )
+        stack.callback(asks.close)
+        stack.callback(serves.close)
+        asks.follower.add([key(log)])
+        talk(asks, serves)
+        assert [1, 2] == [stored.entry.seq for stored in near.entries(key(log))]
+
+
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 def test_a_gap_of_the_peer_hides_nothing_behind_an_entry_that_came_otherwise(when: str) -> None:
     """The peer lacks the payloads of 3 and 9. Once entry 6 is there from elsewhere, 7 to 9 are asked for on their own.

@@ -379,6 +379,36 @@ class Caller:
         return self.is_taken
 
 
+def test_callers_that_say_nothing_keep_nobody_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Where all places are taken, a caller that has not said its first word for two seconds gives up its place."""
+    clock = Clock()
+    mine = peering(clock, max_sessions=4)
+    mutes = [Caller(f"198.51.100.{number}") for number in range(3)]
+    speaker, late = Caller("198.51.100.9"), Caller()
+
+    async def speaks() -> None:
+        mine.take_call(speaker, proves=False)  # type: ignore[arg-type]
+        mine.began(lambda: 20.0, lambda: True)
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        for one in mutes:
+            clock.now += 0.5
+            assert await one.comes(mine)
+        speaking = asyncio.create_task(speaks())
+        await asyncio.sleep(0)
+        clock.now += 1.0
+        assert not await late.comes(mine)  # the first has had two seconds, and not longer
+        clock.now += 0.1
+        assert await late.comes(mine)
+        await asyncio.sleep(0)
+        assert [True, False, False] == [one.task is None or one.task.done() for one in mutes]
+        assert not speaking.done()
+
+    asyncio.run(main())
+    assert ["refused", "ended"] == [record.message.split()[0] for record in caplog.records]
+
+
 def test_a_crowd_keeps_nobody_out(caplog: pytest.LogCaptureFixture) -> None:
     """Where all places are taken, who has few gets that of the youngest connection of the address that has most."""
     mine = peering(Clock(), max_sessions=8)

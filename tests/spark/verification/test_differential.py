@@ -198,6 +198,7 @@ def test_every_signature(drawn: Drawn, tmp_path: Path, way: Way) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_as_they_arrive(drawn: Drawn, tmp_path: Path) -> None:
     """So does a stream of files, when its change feed is played back; the state that it keeps has the forks."""

@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from culm import intervals
-from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
+from culm.bamboo import MAX_U64, Entry, ForkProof, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
 from culm.node.interests.missing import EVERYTHING, least_certificate
@@ -537,6 +537,8 @@ class Follower:
         if followed is None:  # The request has served its purpose before.
             return
         if span is None:
+            if followed.questions.get(event.id) == "newest" and (proof := _proof_of(event)) is not None:
+                followed.newest = proof.position - 1  # It lies on a branch. What counts is below the fork.
             self._question_over(followed, event.id)
             return
         if event.id == span.lazy and (followed.fork_seen or not event.proof):
@@ -616,3 +618,8 @@ class Follower:
             followed.newest = 0
             self._claimed(followed.log, 0)
         self._check(followed)
+
+
+def _proof_of(event: intervals.Ended) -> ForkProof | None:
+    """The fork that a response ended with; None if it ended otherwise, or with one side of a fork."""
+    return ForkProof.of(*event.proof) if len(event.proof) == 2 else None

@@ -60,7 +60,8 @@ class Driver(Generic[EventT]):
         self._is_counted = is_counted
         self._portion = Portion()
         self._wake = asyncio.Event()
-        self._was_heard = self._was_open = self._has_ended = False
+        self.was_heard = False  # Whether the peer has sent anything yet.
+        self._was_open = self._has_ended = False
         self._kept_at = self._began_at  # When the speaker was asked for a sign of life last.
         self._unsent_at: float | None = None  # When bytes began to wait for the peer; None: none wait.
 
@@ -112,8 +113,8 @@ class Driver(Generic[EventT]):
         while data := await self._reader.read(_READ_BYTES):
             if not speaker.hears_whole_messages:
                 self.heard_at = clock()
-            if not self._was_heard:  # Until then the peer may be starting, as a program behind a pipe does.
-                self._was_heard, self.news_at = True, clock()
+            if not self.was_heard:  # Until then the peer may be starting, as a program behind a pipe does.
+                self.was_heard, self.news_at = True, clock()
             if self._is_counted:
                 speaker.stats.bytes_received += len(data)
             self.is_taking = True
@@ -257,7 +258,7 @@ class Driver(Generic[EventT]):
                 async with self.lock:
                     speaker.keep_alive()
                     self._put_out()
-            if self._was_heard and now - self.news_at > limits.settle_seconds:
+            if self.was_heard and now - self.news_at > limits.settle_seconds:
                 await speaker.settle()
             if speaker.is_live and now - self._polled_at > speaker.config.interval:
                 self._polled_at = now

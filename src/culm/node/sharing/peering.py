@@ -21,8 +21,9 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from ipaddress import IPv6Address, ip_address
 
 from culm.errors import FeatureRefused, ProtocolError
@@ -38,10 +39,23 @@ from culm.wire.places import author_text
 _ADDRESS_SHARE = 10  # The longest penalty of an address is this many times shorter, because people share addresses.
 _IPV6_NETWORK = 64  # Bits: the smallest network that a provider hands out, so that its owner has all its addresses.
 _TELL_SECONDS = 60.0  # Between two lines in the log about one address that calls too often, so it cannot fill the disk.
-_Call = tuple[str, "asyncio.Task[None]"]  # A connection: its name in the log, and the task to cancel when it must end.
+_MUTE_SECONDS = 2.0  # For a caller's first word: two round trips by satellite, TLS and the proof of a key included.
 Tell = Callable[[str], None]
 """Hears the reason of a refusal."""
 _logger = logging.getLogger("culm.node")
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    """An incoming connection: its name in the log, the task to cancel when it must end, and what it has said.
+
+    ``quiet`` says for how many seconds its peer has said nothing.
+    """
+
+    place: str
+    task: asyncio.Task[None]
+    quiet: Callable[[], float]
+    has_spoken: Callable[[], bool] = lambda: False
 
 
 def address_of(writer: asyncio.StreamWriter) -> str | None:
@@ -91,7 +105,7 @@ class Peering:
             limits.penalty_seconds, max(limits.penalty_seconds, limits.max_penalty_seconds / _ADDRESS_SHARE)
         )
         self._gate: CallGate[str] = CallGate(limits.max_address_calls, limits.max_address_sessions)
-        self._quiet: dict[asyncio.Task[None], Callable[[], float]] = {}  # Seconds without a word, by a call's task.
+        self._calls: dict[asyncio.Task[None], _Call] = {}
         self._slots: Slots[_Call] = Slots(self._idle_seconds)
         self._good: OrderedDict[bytes, None] = OrderedDict()  # Identities that had good sessions; the latest ones last.
         self._silent_until: OrderedDict[str, float] = OrderedDict()  # Addresses whose refusal is in the log already.
@@ -113,13 +127,15 @@ class Peering:
         address, place, task = address_of(writer), place_of(writer), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio starts a task for each incoming connection
         reason = ""
+        call = _Call(place, task, partial(self._since, self._clock()))
         if self.config.policy.allow_peers and not proves:
             reason = "this node has a list of allowed peers, and callers of this protocol cannot prove who they are"
         elif self.refuses_call(address, proves=proves, tell=tell) is None:
             others = called + self._slots.taken
             if self._has_slot(address, others):
-                self._slots.take(address, (place, task))
-                task.add_done_callback(lambda _: self._slots.leave(address, (place, task)))
+                self._slots.take(address, call)
+                self._calls[task] = call
+                task.add_done_callback(lambda _: self._leave(address, call))
                 return True
             reason = f"{others} connections are open already (max_sessions is {self.config.limits.max_sessions})"
         if reason:
@@ -128,16 +144,26 @@ class Peering:
         writer.close()
         return False
 
-    def began(self, quiet: Callable[[], float]) -> None:
-        """The session of the current task has begun; ``quiet`` says for how many seconds its peer has said nothing."""
+    def _since(self, then: float) -> float:
+        return self._clock() - then
+
+    def _leave(self, address: str | None, call: _Call) -> None:
+        self._slots.leave(address, call)
+        del self._calls[call.task]
+
+    def began(self, quiet: Callable[[], float], has_spoken: Callable[[], bool]) -> None:
+        """The session of the current task has begun.
+
+        ``quiet`` says for how many seconds its peer has said nothing, ``has_spoken`` whether it has said anything yet.
+        """
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - sessions run in tasks
-        self._quiet[task] = quiet
-        task.add_done_callback(lambda _: self._quiet.pop(task, None))
+        if task in self._calls:  # It is no contact of ours, nor a connection from elsewhere.
+            call = self._calls[task]
+            call.quiet, call.has_spoken = quiet, has_spoken
 
     def _idle_seconds(self, call: _Call) -> float:
-        seconds = self._quiet[call[1]]() if call[1] in self._quiet else 0.0
-        return seconds if seconds > self.config.limits.idle_seconds else 0.0
+        seconds = call.quiet()
+        return seconds if seconds > (self.config.limits.idle_seconds if call.has_spoken() else _MUTE_SECONDS) else 0.0
 
     def _has_slot(self, address: str | None, others: int) -> bool:
         if others < self.config.limits.max_sessions:
@@ -145,13 +171,12 @@ class Peering:
         displaced = self._slots.displaced_by(address)
         if displaced is None:
             return False
-        place, task = displaced
         if self._idle_seconds(displaced):
             reason = "all places are taken, and this peer has said nothing for longer than others"
         else:
             reason = "all places are taken, many of them by its address; a caller from another address gets this one"
-        _logger.warning("ended a connection", extra={"peer": place, "reason": reason})
-        task.cancel()
+        _logger.warning("ended a connection", extra={"peer": displaced.place, "reason": reason})
+        displaced.task.cancel()
         return True
 
     def refuses_call(self, address: str | None, *, proves: bool, tell: Tell = lambda _: None) -> str | None:

@@ -8,9 +8,10 @@ So slots are counted by address. A newcomer whose address has few slots gets one
 youngest connection ends. With 256 slots taken by one address, a second address can take one, and another one, until it
 has about a fifth. Connections that have been there for long stay, because the youngest one goes.
 
-Before any of that, a connection goes that is *idle*: whose peer has said nothing for long. Such connections are welcome
-while there is room, because a peer that only waits for news has nothing to say. When there is none, the one that is
-idle longest gives up its slot, of the address that has the most connections; but not to an address that has as many.
+Before any of that, a connection goes that is *idle*: whose peer has said nothing for long, or not even a first word
+soon. Such connections are welcome while there is room, because a peer that only waits for news has nothing to say. When
+there is none, the one that is idle longest gives up its slot, of the address that has the most connections; but not to
+an address that has as many. So an attacker with many addresses cannot fill a node with connections that cost nothing.
 """
 
 from collections.abc import Callable

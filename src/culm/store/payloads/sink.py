@@ -195,7 +195,7 @@ class PayloadSink:
                 if self.offset > self._written:
                     self._store(bytes(self._pending))
                 # The view first: the trigger that writes the news reads the new change number.
-                view = LogView(connection, self._entry.log, next_change(connection))
+                view = LogView(self._database, self._entry.log, next_change(connection))
                 self._set_held(connection, PayloadState.COMPLETE, self._entry.size)
                 if self.is_large and self._sums is not None:
                     pieces.keep_sums(connection, self._id, self._sums.encoded)
@@ -235,7 +235,7 @@ class PayloadSink:
                 if not lied and self._is_complete(connection):
                     return  # bytes that another transfer stored may be right, and are not dropped here
                 pieces.drop(connection, self._id, PayloadState.SIZE_MISMATCH if lied else PayloadState.ABSENT)
-                view = LogView(connection, self._entry.log, next_change(connection))
+                view = LogView(self._database, self._entry.log, next_change(connection))
                 if lied:
                     view.invalidate_from(self._entry.seq)
                 view.flush()

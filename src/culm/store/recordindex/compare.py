@@ -44,9 +44,10 @@ def _compared(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
         count_a, count_b = in_a[1] - in_a[0], in_b[1] - in_b[0]
         if count_a == count_b and a.total(*in_a) == b.total(*in_b):
             continue
-        cut = _cut(a, in_a, b, in_b) if count_a and count_b else None
+        one_is_empty = not (count_a and count_b)
+        cut = None if one_is_empty else _cut(a, in_a, b, in_b)
         if cut is None:
-            yield from _alone(a.keys(*in_a), b.keys(*in_b), one_is_empty=not (count_a and count_b))
+            yield from _alone(a.keys(*in_a), b.keys(*in_b), one_is_empty=one_is_empty)
         else:
             at_a, at_b = cut
             spans.append(((at_a, in_a[1]), (at_b, in_b[1])))

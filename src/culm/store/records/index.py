@@ -9,7 +9,8 @@ The simple way is to read all entries when a session begins, and to add up their
 half a minute, for every session. The index is therefore kept on disk, and has to agree with the entries after every
 transaction. If each statement that changes an entry also had to change the index, one would forget it sooner or later.
 So the database notices by itself: triggers write into ``record_changes`` whatever makes an entry a record, or no longer
-one. At the end of the transaction ``settle`` works through these notes.
+one. Only new entries are noted elsewhere, in ``Database.inserted``: they are inserted in one place, by the thousand,
+and a trigger takes as long as the insertion. At the end of the transaction ``settle`` works through both.
 
 Records are ordered by their keys: the timestamp, big-endian, and the id. Neighbouring records form a *block*, a row
 with their number and the sum of their ids. The sum over a range is then the sum of the blocks inside, plus a few
@@ -27,13 +28,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import compress, islice, zip_longest
-from operator import mul
+from itertools import compress, count, islice, repeat, zip_longest
+from operator import add, mul
 from typing import NamedTuple, TypeVar
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.store.database import Database
+from culm.store.database import Database, Inserted
 from culm.store.records import runs
 from culm.store.rows import (
     AT,
@@ -154,7 +155,53 @@ def _stored(total: int) -> bytes:
 def settle(database: Database) -> None:
     """Bring the index up to date with the entries and logs that this transaction changed. Called before its commit."""
     connection = database.connection
+    inserted, database.inserted = database.inserted, []
     of_logs: dict[int, Sums] = defaultdict(Sums)
+    if connection.execute("SELECT 1 FROM record_changes LIMIT 1").fetchone() is None:
+        _settle_inserted(connection, inserted, of_logs)
+    else:
+        _settle_noted(connection, inserted, of_logs)
+    if of_logs:
+        connection.executemany(
+            "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
+            [(log,) for log in of_logs],
+        )
+    _settle_heads(connection, of_logs)
+
+
+def _settle_inserted(connection: sqlite3.Connection, inserted: list[Inserted], of_logs: dict[int, Sums]) -> None:
+    """Add new entries, if nothing else has changed: as columns, because mostly they are a thousand neighbours."""
+    keys: list[bytes] = []
+    numbers: list[int] = []
+    rows: list[int] = []
+    held: list[int] = []
+    for log, first, entry, has_payloads, digests in inserted:
+        ids, size, at = [digest[:ID_BYTES] for digest in digests], len(digests), from_sql(first) - 1
+        of_run = [_number(identity) for identity in ids]
+        total = sum(of_run)
+        of_logs[log].merge(Sums(size, total, size * has_payloads, total * has_payloads))
+        for kind in (runs.ENTRIES, runs.PAYLOADS)[: 1 + has_payloads]:
+            runs.join(connection, log, kind, first - 1, first + size - 2)
+        keys += [(at + place).to_bytes(8, "big") + identity for place, identity in enumerate(ids)]
+        numbers += of_run
+        rows += range(entry, entry + size)
+        held += [int(has_payloads)] * size
+    if len(inserted) > 1:
+        moves = sorted(zip(keys, numbers, rows, held, strict=True))
+        keys, numbers, rows, held = map(list, zip(*moves, strict=True))
+    _apply(connection, Kind.ENTRY, Changes(keys, numbers, rows, [1] * len(keys), held))
+
+
+def _settle_noted(connection: sqlite3.Connection, inserted: list[Inserted], of_logs: dict[int, Sums]) -> None:
+    """Work through the notes of the triggers, and new entries together with them: a new one may be noted as well."""
+    connection.executemany(
+        "INSERT INTO record_changes VALUES (?, ?, ?, ?, 1, ?)",
+        (
+            (row, log, at, digest[:ID_BYTES], has_payloads)
+            for log, first, entry, has_payloads, digests in inserted
+            for row, at, digest in zip(count(entry), count(first - 1), digests, strict=False)
+        ),
+    )
     for rows in _changed(connection):
         ats, ids, entries, listed, held, logs = zip(*rows, strict=True)
         numbers = [_number(identity) for identity in ids]
@@ -167,13 +214,7 @@ def settle(database: Database) -> None:
             _settle_runs(connection, log, *columns[1:])
         keys = [record_key(from_sql(at), identity) for at, identity in zip(ats, ids, strict=True)]
         _apply(connection, Kind.ENTRY, _without_idle(Changes(keys, numbers, entries, listed, held)))
-    if of_logs:
-        connection.execute("DELETE FROM record_changes")
-        connection.executemany(
-            "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
-            [(log,) for log in of_logs],
-        )
-    _settle_heads(connection, of_logs)
+    connection.execute("DELETE FROM record_changes")
 
 
 def _changed(connection: sqlite3.Connection) -> Iterator[list[Row]]:
@@ -286,15 +327,11 @@ def _apply(connection: sqlite3.Connection, kind: Kind, changes: Changes) -> None
     """Change the records of a kind and their blocks."""
     keys, numbers, rows, listed, held = changes
     number = int(kind)  # Of an enumeration's member sqlite3 asks each time how to store it.
-    moves = list(zip(keys, rows, listed, held, strict=True))
-    if -1 in listed:
-        went = [(number, key) for key, _, delta, _ in moves if delta < 0]
-        connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
-    came = [(number, key, row * 2 + has) for key, row, delta, has in moves if delta > 0]
-    connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
-    if 0 in listed:
-        other = [(row * 2 + (has > 0), number, key) for key, row, delta, has in moves if not delta]
-        connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
+    if listed.count(1) == len(listed):
+        came = zip(repeat(number), keys, map(add, map(add, rows, rows), held), strict=False)
+        connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
+    else:
+        _move(connection, number, list(zip(keys, rows, listed, held, strict=True)))
     at = 0
     while at < len(keys):
         block = _Block(connection, kind, keys[at])
@@ -302,6 +339,16 @@ def _apply(connection: sqlite3.Connection, kind: Kind, changes: Changes) -> None
         block.sums.add(numbers[at:end], listed[at:end], held[at:end])
         block.save()
         at = end
+
+
+def _move(connection: sqlite3.Connection, kind: int, moves: list[tuple[bytes, int, int, int]]) -> None:
+    """Change records: the rows of ``Changes``."""
+    went = [(kind, key) for key, _, delta, _ in moves if delta < 0]
+    connection.executemany("DELETE FROM records WHERE kind = ? AND key = ?", went)
+    came = [(kind, key, row * 2 + has) for key, row, delta, has in moves if delta > 0]
+    connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
+    other = [(row * 2 + (has > 0), kind, key) for key, row, delta, has in moves if not delta]
+    connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
 
 
 class _Block:

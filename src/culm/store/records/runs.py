@@ -83,7 +83,7 @@ def update(connection: sqlite3.Connection, log: int, kind: int, came: Iterable[i
     for first, last in runs_of(went):
         _cut(connection, log, kind, first, last)
     for first, last in runs_of(came):
-        _join(connection, log, kind, first, last)
+        join(connection, log, kind, first, last)
 
 
 def _before(connection: sqlite3.Connection, log: int | None, kind: int, at: int) -> Run | None:
@@ -92,7 +92,8 @@ def _before(connection: sqlite3.Connection, log: int | None, kind: int, at: int)
     return None if row is None else (row[0], row[1])
 
 
-def _join(connection: sqlite3.Connection, log: int, kind: int, first: int, last: int) -> None:
+def join(connection: sqlite3.Connection, log: int, kind: int, first: int, last: int) -> None:
+    """Add neighbouring positions that came to be held."""
     before = _before(connection, log, kind, first)
     if before is not None and before[1] >= first - 1:
         first, last = before[0], max(before[1], last)

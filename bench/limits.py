@@ -1,0 +1,61 @@
+"""What bounds a figure: the same bytes through a socket, or a hash, and nothing else. And Rust programs as peers."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from hashlib import blake2b
+from pathlib import Path
+
+from bench.harness import say
+
+PEERS = Path(__file__).parent / "peers"
+BUILT = Path(__file__).parent.parent / "build" / "bench"
+_PIECE = 1024 * 1024
+_SENDER = """
+import socket, sys
+piece, total = bytes(int(sys.argv[2])), int(sys.argv[3])
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
+    for _ in range(total // len(piece)):
+        connection.sendall(piece)
+"""
+
+
+def through_a_socket(total: int) -> float:
+    """The seconds in which so many bytes of another process come through TCP over loopback, into one buffer."""
+    buffer = bytearray(_PIECE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        call = [sys.executable, "-c", _SENDER, str(server.getsockname()[1]), str(_PIECE), str(total)]
+        with subprocess.Popen(call):
+            connection, _ = server.accept()
+            began = time.perf_counter()
+            with connection:
+                while connection.recv_into(buffer):
+                    pass
+            return time.perf_counter() - began
+
+
+def hashed(total: int) -> float:
+    """The seconds in which one thread hashes so many bytes with BLAKE2b."""
+    piece, digest = bytes(_PIECE), blake2b()
+    began = time.perf_counter()
+    for _ in range(total // _PIECE):
+        digest.update(piece)
+    digest.digest()
+    return time.perf_counter() - began
+
+
+def rust_program(name: str, program: str) -> Path | None:
+    """A program of ``bench/peers``, built where cargo is; None where it is not, or it cannot be built."""
+    if shutil.which("cargo") is None:
+        say(f"left out: {program}, because there is no cargo")
+        return None
+    target = BUILT / name
+    command = ["cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target)]
+    if subprocess.run(command, cwd=PEERS / name, check=False).returncode:
+        say(f"left out: {program}, because it cannot be built")
+        return None
+    return target / "release" / program

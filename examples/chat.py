@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 from culm import CulmError, Node
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from culm import Subscription
 
 CHAT = 1  # the log of each person that has the messages
@@ -33,7 +35,12 @@ async def show(node: Node, news: Subscription) -> None:
             print("".join(character if character.isprintable() else "?" for character in text), flush=True)
 
 
-async def chat(name: str, peer: str | None) -> None:
+async def typed() -> str:
+    """The next line that somebody types; empty at the end of the input."""
+    return await asyncio.to_thread(sys.stdin.readline)
+
+
+async def chat(name: str, peer: str | None, read: Callable[[], Awaitable[str]] = typed) -> None:
     """Say what is typed, show what others say."""
     async with Node.open(f"chat-{name}", clump="chat example") as node:
         address = await node.listen("culm://127.0.0.1:0")
@@ -42,7 +49,7 @@ async def chat(name: str, peer: str | None) -> None:
             await node.connect(peer)
         news = node.subscribe(since="0", with_payload=True)
         showing = asyncio.create_task(show(node, news))
-        while line := await asyncio.to_thread(sys.stdin.readline):
+        while line := await read():
             await node.append(CHAT, f"{name}: {line.strip()}")
         news.close()
         await showing

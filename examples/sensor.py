@@ -1,12 +1,12 @@
 """A sensor with little memory, behind a link that breaks all the time.
 
-Shows: one-time syncs, going on after a break, acknowledgements as a log, forgetting payloads that have arrived.
+Shows: one-time syncs, going on after a break, acknowledgements, forgetting payloads that have arrived.
 
     python examples/sensor.py
 
 Every hour the sensor appends a reading, once a picture larger than what the link carries before it breaks, and tries to
-sync; each attempt goes on at the byte that the last one reached. The station acknowledges what it has in a log of its
-own, which the sensor follows. What is acknowledged is forgotten, and nothing else.
+sync; each attempt goes on at the byte that the last one reached. The station says up to which entry it holds all,
+and the sensor believes it: these payloads are forgotten, and no others.
 """
 
 from __future__ import annotations
@@ -20,24 +20,18 @@ from pathlib import Path
 
 from culm import Identity, NetworkError, Node
 
-READINGS, RECEIPTS = 1, 1  # log ids: the sensor's, the station's
+READINGS = 1  # log id
 PICTURE = 150_000  # bytes
 HOURS = 6  # of measuring
 CLUMP = "sensor example"
 
 
-async def receive(station: Node, sensor: bytes) -> None:
-    """The station: acknowledge every reading that has arrived with its payload."""
-    async for entry in station.subscribe(sensor, since="0", with_payload=True):
-        await station.append(RECEIPTS, str(entry.seq))
-
-
 async def clear(sensor: Node, station: bytes) -> None:
-    """The sensor: forget what is acknowledged."""
-    async for receipt in sensor.subscribe((station, RECEIPTS), since="0", with_payload=True):
-        entry = await sensor.entry(READINGS, int(await sensor.payload(receipt)))
-        if entry is not None:
-            await sensor.forget(entry)
+    """Forget what the station says that it holds."""
+    for held in sensor.held_by(READINGS):
+        if held.peer == station:
+            async for entry in sensor.entries(READINGS, last=held.complete):
+                await sensor.forget(entry)
 
 
 async def waiting(sensor: Node) -> int:
@@ -53,11 +47,7 @@ async def measure_and_send(folder: Path, link: FlakyLink) -> int:
         Node.open(store=folder / "sensor.db", identity=me, clump=CLUMP) as sensor,
     ):
         url = await link.lead_to(await station.listen("culm://127.0.0.1:0"))
-        await sensor.follow(station.author, RECEIPTS)  # and nothing else: it would fill the memory
-        tasks = [
-            asyncio.create_task(receive(station, sensor.author)),
-            asyncio.create_task(clear(sensor, station.author)),
-        ]
+        await sensor.follow(station.author)  # and nobody else: it would fill the memory
         for hour in count():
             if hour < HOURS:
                 await sensor.append(READINGS, f"{hour}:00 {20 + hour % 5} degrees")
@@ -68,13 +58,11 @@ async def measure_and_send(folder: Path, link: FlakyLink) -> int:
                 print(f"hour {hour}: sent {summary.bytes_sent} bytes", end="")
             except NetworkError as error:
                 print(f"hour {hour}: {error}", end="")
+            await clear(sensor, station.author)
             kept = await waiting(sensor)
             print(f"; the sensor keeps {kept} payloads")
             if hour >= HOURS and not kept:
                 break
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         link.close()
         return hour
 

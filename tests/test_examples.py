@@ -16,7 +16,6 @@ import pytest
 
 from culm import Identity, Store, author_text
 from culm.views import LiveView, ViewFile
-from tests.node.links import run_really
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -144,13 +143,46 @@ def test_chat(people: list[Person], tmp_path: Path) -> None:
     assert [(0, "", "")] * 3 == [person.leaves() for person in (carol, bob, alice)]
 
 
-@pytest.mark.slow
-def test_sensor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_chat_through_a_bad_network(
+    culm_world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a friend says while the network is down is shown when it is up again; what is typed reaches the friend."""
+    monkeypatch.chdir(culm_world.folder)
+    typed: asyncio.Queue[str] = asyncio.Queue()
+    shown: list[str] = []
+
+    def lines() -> list[str]:
+        shown.extend(capsys.readouterr().out.splitlines())
+        return shown
+
+    chatting = asyncio.create_task(loaded("chat").chat("alice", None, typed.get))
+    await culm_world.until(lines)
+    friend = await culm_world.node("bob", clump="chat example")
+    await friend.connect(shown[0].rpartition(" ")[2])
+    await friend.append(1, "bob: hello")
+    await culm_world.until(lambda: "bob: hello" in lines())
+    culm_world.cut(friend)
+    await friend.append(1, "bob: is anybody there?")
+    typed.put_nowait("yes\n")
+    await asyncio.sleep(60)
+    assert "bob: is anybody there?" not in lines()
+    culm_world.mend(friend)
+    await culm_world.until(lambda: "bob: is anybody there?" in lines())
+    news = friend.subscribe(since="0", with_payload=True)
+    async with asyncio.timeout(60):
+        while (entry := await anext(news)).author == friend.author:
+            pass
+    assert await friend.payload(entry) == b"alice: yes"
+    typed.put_nowait("")
+    await chatting
+
+
+async def test_sensor(culm_world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything measured is at the station although the link breaks; of that the sensor keeps no payload."""
-    sensor = loaded("sensor")
-    run_really(lambda: sensor.measure_and_send(tmp_path, sensor.FlakyLink(60_000)))
+    sensor, folder = loaded("sensor"), culm_world.folder
+    await sensor.measure_and_send(folder, sensor.FlakyLink(60_000))
     assert "the sensor keeps 0 payloads" in capsys.readouterr().out.splitlines()[-1]
-    with Store(tmp_path / "sensor.db") as sent, Store(tmp_path / "station.db") as received:
+    with Store(folder / "sensor.db") as sent, Store(folder / "station.db") as received:
         (log,) = (log for log in sent.logs() if log.payloads == 0)
         entries = list(received.entries((log.author, log.log_id)))
         assert sensor.HOURS + 1 == log.entries == len(entries)

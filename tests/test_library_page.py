@@ -39,10 +39,13 @@ def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert "1 [] []" in output  # what another store made of the bundle
 
 
-def test_every_example_is_named() -> None:
-    """All programs in the folder stand on the page, and the page names no others."""
-    named = set(re.findall(r"`examples/(\w+)\.py`", PAGE))
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} - {"demo"} == named
+def test_every_example_has_a_page() -> None:
+    """All examples are named on their page, which names no others, and shows the programs that use the library."""
+    page = (ROOT / "docs" / "examples.md").read_text()
+    named = set(re.findall(r"`examples/([\w.]+)`", page))
+    assert {path.name for path in (ROOT / "examples").iterdir() if path.name != "__pycache__"} == named
+    shown = set(re.findall(r"literalinclude\} \.\./examples/([\w.]+)$", page, re.MULTILINE))
+    assert {name for name in named if name.endswith(".py")} - {"demo.py"} == shown
 
 
 def test_every_method_is_told_of() -> None:

@@ -7,6 +7,7 @@ from crash.scenes.keeping import Backup, Begin, Export, Follow, Restore
 from crash.scenes.publishing import Append, Forget, Program
 from crash.scenes.syncing import Fetch, Serve, SyncBushbaby, SyncCulm, SyncIntervals, SyncProposals
 from crash.scenes.taking import Import, Migrate, Reconcile
+from crash.scenes.viewing import Counting
 
 SCENES: dict[str, type[Scene]] = {
     scene.name: scene
@@ -28,6 +29,7 @@ SCENES: dict[str, type[Scene]] = {
         Reconcile,
         Follow,
         Begin,
+        Counting,
     )
 }
 

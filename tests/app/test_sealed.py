@@ -58,6 +58,30 @@ def test_a_reader_a_carrier_and_the_author(tmp_path: Path) -> None:
     run_really(main)
 
 
+def test_many_at_once(tmp_path: Path) -> None:
+    """Many payloads are sealed one by one, for the same readers; a wrong reader publishes none of them."""
+    payloads: list[bytes | str] = [b"", "t\u00e9xt", LARGE, *(b"%d" % number for number in range(1200))]
+
+    async def main() -> None:
+        async with two(tmp_path) as (one, other, address):
+            with pytest.raises(ConfigError, match="is no reader"):
+                await one.append_many(1, payloads, readers=["nobody"])
+            entries = await one.append_many(1, iter(payloads), readers=[other.author])
+            await one.append_many(1, ["open"])
+            assert [entry.seq for entry in entries] == list(range(1, len(payloads) + 1))
+            await other.sync(address)
+            found = [await other.payload(entry) for entry in entries]
+            assert found == [each.encode() if isinstance(each, str) else each for each in payloads]
+            sealed = [await one.payload(entry, raw=True) for entry in entries]
+            assert all(map(is_sealed, sealed))
+            assert len(set(sealed)) == len(sealed)
+            last = await other.entry((one.author, 1), len(payloads) + 1)
+            assert last is not None
+            assert await other.payload(last, raw=True) == b"open"
+
+    run_really(main)
+
+
 def test_groups_and_age_keys(tmp_path: Path) -> None:
     """A group is named like a log; keys besides the node's own are given to ``payload``."""
 

@@ -12,7 +12,7 @@ import pytest
 from culm import SQLiteStore
 from culm.bamboo import Identity
 from culm.store.exchange import Importer
-from culm.testing import LogBuilder
+from culm.testing import LogBuilder, build_log
 from culm.wire.places import log_text
 from tests.cli.test_intervals import serving
 from tests.store.damage import flip, put
@@ -92,8 +92,33 @@ def test_export_as_json(culm: Culm, tmp_path: Path) -> None:
     """The list of what is damaged is in the JSON, too; it is empty where nothing is."""
     flip(fill(culm), 1)
     assert [f"{NAME}/1"] == culm("export", "-o", tmp_path / "one", "--bundle", "--json").json["damaged"]
+    with SQLiteStore(culm.home / "store.db") as store:
+        store.add(LOG.items())
     whole = culm("export", "-o", tmp_path / "two", "--bundle", "--json")
     assert (0, []) == (whole.code, whole.json["damaged"])
+
+
+@pytest.mark.parametrize("options", [[], ["--bundle"]])
+def test_exporting_once_more(culm: Culm, tmp_path: Path, options: list[str]) -> None:
+    """A payload that was found damaged lacks in later exports, too: they say so and end with exit code 1.
+
+    That ends when it has come again, or was deleted. An export of other logs is not concerned.
+    """
+    other = build_log(2)
+    path = fill(culm)
+    with SQLiteStore(path) as store:
+        store.add(other.items())
+    flip(path, 1)
+    flip(path, 4)
+    assert 1 == culm("verify").code
+    again = culm("export", "-o", tmp_path / "again", *options, "--json")
+    assert (1, [f"{NAME}/1", f"{NAME}/4"]) == (again.code, again.json["damaged"])
+    assert f"left out {NAME}/1: its payload was damaged on the disk, and has not come again" in again.err
+    assert 0 == culm("export", log_text(other.entries[0].log), "-o", tmp_path / "other", *options).code
+    with SQLiteStore(path) as store:
+        store.add(LOG.items()[:1])
+    assert 0 == culm("forget", f"{NAME}/4").code
+    assert 0 == culm("export", "-o", tmp_path / "whole", *options).code
 
 
 def test_verifying(culm: Culm) -> None:

@@ -16,6 +16,7 @@ from crash.peers import Peers
 from crash.playing import Stage, Tally
 from crash.promises import Promises
 from crash.scenes import SCENES
+from crash.viewer import miscounted
 from culm.bamboo import Identity
 from culm.errors import Place
 from culm.store import SQLiteStore
@@ -47,7 +48,7 @@ def stage(made: Material, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.mark.xdist_group("crash")
-@pytest.mark.parametrize("name", ["append", "program", "import", "sync culm", "migrate", "backup"])
+@pytest.mark.parametrize("name", ["append", "program", "import", "sync culm", "migrate", "backup", "view"])
 def test_killed(stage: Stage, name: str) -> None:
     """A program that is killed leaves a home that is whole, with everything it had said it did."""
     tally = Tally()
@@ -55,6 +56,25 @@ def test_killed(stage: Stage, name: str) -> None:
         tally.merge(stage.play(name, random.getrandbits(31), kills=1))
 
     assert [] == tally.findings
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("crash")
+def test_views_count_each_entry_once(stage: Stage) -> None:
+    """A program with a view is killed a hundred times: afterwards each entry counts once."""
+    tally = Tally()
+    while tally.kills < 100 and not tally.findings:
+        tally.merge(stage.play("view", random.getrandbits(31)))
+
+    assert [] == tally.findings
+    assert tally.at_work > 50
+
+
+def test_a_view_that_counts_wrongly_is_seen() -> None:
+    """The look at a view sees an entry that counts twice, and half an entry."""
+    assert [] == miscounted(["a/1/1", "a/1/2"], {"a/1": 2})
+    assert miscounted(["a/1/1", "a/1/1"], {"a/1": 2}) == ["a/1/1 counts 2 times"]
+    assert len(miscounted(["a/1/1"], {"a/1": 2})) == 1
 
 
 def test_every_kind_has_a_name() -> None:

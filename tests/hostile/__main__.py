@@ -21,6 +21,7 @@ from culm.node.network.urls import SCHEMES
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import Honest
 from tests.hostile.node import Node, is_confirmed
+from tests.hostile.on_quotas import overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import endure, try_once
 
@@ -106,6 +107,7 @@ def run(attacks: list[Attack], seconds: float, tries: int) -> list[Line]:
         failures = [line for node in nodes.values() for line in node.failures]
         if any(map(is_confirmed, homes.values())):
             failures.append("a peer that only claimed to hold it confirmed the node's own log")
+        failures += [line for kind, home in homes.items() if kind.startswith("quotas") for line in overfilled(home)]
     if any(codes) or failures:
         _say("\n".join([f"the nodes ended with codes {codes}", *failures]))
         sys.exit(1)

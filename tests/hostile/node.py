@@ -37,8 +37,10 @@ LOGS, ENTRIES, PAYLOAD = 8, 200, 200
 LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
 OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
 DESCRIPTORS = 128  # that a node of the kind "scarce" may have open, those of its store included
-Kind = Literal["all", "parts", "scarce"]
-"""A node that follows everything; parts of one author's logs; everything, with few descriptors."""
+QUOTA, AUTHOR_QUOTA = 64_000_000, 24_000_000  # Bytes: what is in the home at the start fits, and some logs more.
+Kind = Literal["all", "parts", "scarce", "quotas culm", "quotas bushbaby", "quotas intervals", "quotas proposals"]
+"""A node that follows everything; parts of one author's logs; everything, with few descriptors; everything, within
+quotas. There is one with quotas for each protocol, because after the first attack it is full."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
@@ -141,6 +143,8 @@ class Node:
         call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
         call += ["serve", "--clump", CLUMP.decode(), "--http", "127.0.0.1:0", *listen]
         call += ["--log-format", "json", "--verbose", *options]
+        if kind.startswith("quotas"):
+            call += ["--quota", str(QUOTA), "--author-quota", str(AUTHOR_QUOTA)]
         if kind == "scarce":
             call = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *call]
         self._process = subprocess.Popen(

@@ -10,6 +10,7 @@ from tests.hostile import (
     on_negentropy,
     on_pools,
     on_proposals,
+    on_quotas,
     on_sessions,
     on_status,
 )
@@ -22,6 +23,7 @@ _MODULES = (
     on_proposals,
     on_negentropy,
     on_pools,
+    on_quotas,
     on_status,
     on_files,
 )

@@ -15,6 +15,7 @@ from culm.store import SQLiteStore
 from tests.hostile.attack import QUICK_OPTIONS
 from tests.hostile.honest import sync_once
 from tests.hostile.node import Node, is_confirmed
+from tests.hostile.on_quotas import overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import Tried, try_once
 
@@ -34,7 +35,12 @@ _TRIES = 3
 _IMPATIENT = "the peer sent nothing for"  # Three seconds: a busy machine needs them for what the peer has sent.
 _MORE_MEMORY, _MORE_CPU = 2, 10  # times the limits, which `make hostile` holds to: this runs on any machine
 QUICK = [attack for attack in ATTACKS if attack.is_quick]
-FIXTURES: dict[Kind, str] = {"all": "node", "parts": "partial_node", "scarce": "scarce_node"}
+FIXTURES: dict[Kind, str] = {
+    "all": "node",
+    "parts": "partial_node",
+    "scarce": "scarce_node",
+    "quotas culm": "limited_node",
+}
 ASKED = (
     "flood of requests|too many requests|asks and cancels",
     "credit that overflows",
@@ -55,6 +61,7 @@ ASKED = (
     "pools that grow",
     "store with triggers",
     "archive with|pipes|Parquet",
+    "a disk to be filled",
 )
 
 
@@ -74,6 +81,14 @@ def partial_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def scarce_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node that follows everything and may have few files and connections open."""
     yield from _served(tmp_path_factory.mktemp("scarce"), "scarce")
+
+
+@pytest.fixture(scope="module")
+def limited_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with quotas, which it has to keep to."""
+    home = tmp_path_factory.mktemp("quotas")
+    yield from _served(home, "quotas culm")
+    assert overfilled(home) == []
 
 
 def _served(home: Path, kind: Kind) -> Iterator[Node]:

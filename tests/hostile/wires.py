@@ -60,6 +60,11 @@ class Wire:
             raise Cut(str(error)) from None
         return cls(*streams)
 
+    @property
+    def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection, for an attacker that speaks as a node does."""
+        return self._reader, self._writer
+
     async def flood(self, data: bytes, times: int = 10**9) -> None:
         """Send the same again and again."""
         for _ in range(times):

@@ -315,7 +315,12 @@ class Node:
         return await self._read(lambda store: Sealer(readers_of(store, named)))
 
     async def append_many(
-        self, log_id: int, payloads: Iterable[Payload], *, continue_here: bool = False
+        self,
+        log_id: int,
+        payloads: Iterable[Payload],
+        *,
+        readers: Iterable[str | bytes] | None = None,
+        continue_here: bool = False,
     ) -> list[Entry]:
         """Publish an entry for each payload, in order, and announce them. All are on disk when this returns.
 
@@ -323,12 +328,15 @@ class Node:
         faster than to call ``append`` for each. If it raises, or the machine fails meanwhile, the log has the first
         groups and no entry of the others. Other appends to the log may come in between two groups.
 
-        ``payloads`` may be any iterable of bytes or text; it is read on the event loop, a group at a time. The errors
-        are those of ``append``.
+        ``payloads`` may be any iterable of bytes or text; it is read on the event loop, a group at a time. ``readers``
+        seals each of them, as ``append`` does, on another thread; the groups are as large as before they are sealed.
+        The errors are those of ``append``.
         """
+        sealer = None if readers is None else await self._sealer(readers)
         entries: list[Entry] = []
         for group in grouped(map(names.whole, names.several(payloads))):
-            entries += await self._engine.append_draft(Draft(self.identity, log_id, group, False, continue_here))
+            sealed = group if sealer is None else await asyncio.to_thread(sealer.each, group)
+            entries += await self._engine.append_draft(Draft(self.identity, log_id, sealed, False, continue_here))
         return entries
 
     async def is_confirmed(self, log_id: int) -> bool:

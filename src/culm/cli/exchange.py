@@ -23,6 +23,7 @@ from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.types import Log
 from culm.wire.places import author_text, place_text
 
+_MOST_DAMAGED = 100_000  # Payloads that were found damaged before and are named; each is a line of text.
 _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
 
 
@@ -58,8 +59,10 @@ def _export(arguments: argparse.Namespace) -> int:
         for log in logs:
             if log not in held:
                 raise NotHeld(f"the store has no entries of {names.log(log)}")
+        before = _found_before(store, logs)
         with open_output(output or "-") as stream:
             count = _write(arguments, names, store, logs, stream, lambda *damage: damaged.append(damage))
+    damaged += before
     for place, error in damaged:
         note(f"left out {names.place(place)}: {error}")
     count_as_missing(home, (error for _, error in damaged if isinstance(error, PayloadDamaged)))
@@ -68,6 +71,14 @@ def _export(arguments: argparse.Namespace) -> int:
     else:
         note(f"exported {counted(count, 'entry')} of {counted(len(logs), 'log')}")
     return 1 if damaged else 0
+
+
+def _found_before(store: ReadableStore, logs: list[Log]) -> list[tuple[Place, StoreError]]:
+    """Payloads that were found damaged earlier and have not come again: an export of these logs lacks them, too."""
+    reason = "its payload was damaged on the disk, and has not come again; sync with a peer that has it, or forget it"
+    named = set(logs)
+    lacking = sorted(stored.entry.place for stored in store.damaged_payloads(_MOST_DAMAGED))
+    return [(place, StoreError(reason)) for place in lacking if (place.author, place.log_id) in named]
 
 
 def _write(

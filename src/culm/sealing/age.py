@@ -49,6 +49,10 @@ class Sealer:
         sealed: bytes = self._library.encrypt(bytes(payload), self._recipients)
         return sealed
 
+    def each(self, payloads: Iterable[Buffer]) -> list[bytes]:
+        """Seal several payloads, each by itself."""
+        return [self.whole(payload) for payload in payloads]
+
 
 def opened(pieces: Iterable[Buffer], keyring: Keyring) -> Iterator[bytes]:
     """The content of a payload: opened if it is sealed, and unchanged if it is not.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import Identity
+from culm.bamboo import Entry, Identity
+from culm.bushbaby import Connection
 from culm.node.interests.policy import Policy
 from culm.node.interests.quotas import AUTHOR_BYTES, ENTRY_BYTES, QuotaLimits, Quotas, weight_of
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
@@ -223,6 +225,53 @@ def test_a_hostile_member(parties: list[Party], scheme: str) -> None:
     sizes = taken(carrier)
     assert 50_000 < sizes[hostile.identity.public] <= 100_000
     assert sum(sizes.values()) <= 400_000
+
+
+def test_a_member_who_repeats(parties: list[Party]) -> None:
+    """A member who sends another author's entries again and again does not use up that author's quota.
+
+    Entries that the store has by then are repeated, and one that comes many times in one message.
+    """
+    carrier, honest, _ = parties
+    for _ in range(5):
+        honest.store.append(honest.identity, 1, [bytes(2000)])
+    log = honest.identity.public, 1
+    entries = [stored.entry for stored in honest.store.entries(log)]
+    limits = QuotaLimits(total=400_000, author=60_000)
+
+    async def main() -> None:
+        async with node(carrier, "bushbaby", limits) as (service, url):
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            member = Connection(Identity(bytes([3]) * 32), CLUMP, random_bytes=os.urandom)
+
+            def send(items: list[tuple[Entry, bytes]]) -> None:
+                writing = member.start_bamboo([len(entry.encoded) + len(payload) for entry, payload in items])
+                for entry, payload in items:
+                    writing.write(entry.encoded)
+                    writing.write(payload)
+                writing.send()
+                writer.write(member.data_to_send())
+
+            while not member.replicating:
+                writer.write(member.data_to_send())
+                for _ in member.receive_data(await reader.read(10_000), 0.0):
+                    pass
+            send([(entry, bytes(2000)) for entry in entries for _ in range(20)])
+            for _ in range(40):
+                send([(entry, bytes(2000)) for entry in entries])
+            await until(lambda: len(carrier.holds().get(log, ())) == 5)
+            await asyncio.sleep(1)
+            send([(honest.store.append(honest.identity, 1, [b"news"]), b"news")])
+            await until(lambda: len(carrier.holds()[log]) == 6)
+            quotas = service.config.policy.quotas
+            assert quotas is not None
+            assert not quotas.is_tight
+            assert quotas.total == AUTHOR_BYTES + sum(map(weight_of, entries)) + 5 * 2000 + ENTRY_BYTES + 4 + len(
+                next(iter(carrier.store.entries(log, 6))).entry.encoded
+            )
+            writer.close()
+
+    run(main)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ from culm.node.sessions.stats import PeerRefused, refusal
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
-from culm.store import ImportReport, Sendable
+from culm.store import ImportReport, PayloadState, Sendable
 from culm.types import Log, Run
 from culm.wire.places import log_text
 
@@ -57,6 +57,7 @@ _ITEMS_A_TURN = 1024  # Items of a HAVE looked at in one turn, for the same reas
 _HELLO_SECONDS = 1.0  # For the peer's HELLO, before ours goes out in a dialect that the peer may not understand.
 _LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the same reason.
 _GIVE_UP_SECONDS = 10.0  # Of silence, after which a peer that is no Culm node does not have what it was asked for.
+_SETTLED = (PayloadState.COMPLETE, PayloadState.FORGOTTEN)  # An entry that comes once more brings nothing new then.
 _ENDS_SECONDS = 5.0  # Of silence before its end, from which on a peer has hung up because it had nothing left to do.
 
 _logger = logging.getLogger("culm.node")
@@ -108,6 +109,7 @@ class BushbabySession(Session[bushbaby.Event]):
         self._over = asyncio.Event()
         self._doubts = Doubts()
         self._refusals = Refusals()
+        self._coming: set[bytes] = set()  # With quotas: the entries that are weighed and not stored yet, by their hash.
         self._answering = False  # WANTs came since our last HAVE, so the next HAVE has to end the serving of them.
         self._reconsider = False  # The operator's choices have changed.
 
@@ -283,9 +285,27 @@ class BushbabySession(Session[bushbaby.Event]):
         ledger.shown(entry.log, entry.seq)
         ledger.received(entry.log, entry.seq)
         self.driver.heard_news()
-        return policy.admits_author(entry.author) and policy.keeps(entry, payload)
+        if policy.quotas is None:
+            return policy.admits_author(entry.author) and policy.keeps(entry, payload)
+        if self._repeats(entry) or not (policy.admits_author(entry.author) and policy.keeps(entry, payload)):
+            return False
+        self._coming.add(entry.hash)
+        return True
+
+    def _repeats(self, entry: Entry) -> bool:
+        """Whether an entry of others is held, or on its way to the store. It must not be weighed again.
+
+        Otherwise a peer could use up the quota of an author by sending the author's entries again and again.
+        """
+        if entry.author in self.config.policy.own:
+            return False
+        if entry.hash in self._coming:
+            return True
+        held = self._context.source.get(entry.log, entry.seq)
+        return held is not None and held.entry == entry and held.payload_state in _SETTLED
 
     async def _was_stored(self, report: ImportReport, entries: list[Entry]) -> None:
+        self._coming.difference_update(entry.hash for entry in entries)
         refused = {place for place, _ in report.refused}
         for place, error in report.refused:
             if place is not None and isinstance(error, PayloadMismatch):

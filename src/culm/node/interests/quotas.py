@@ -12,9 +12,10 @@ refused at once, because half of a payload serves nobody, and its log counts as 
 of the log, because what follows hangs on the refused entry. An author with no room left is full in all logs. What is
 held stays, and is served.
 
-The tally can be too high: a peer may send the same entry again and again, and a payload may be deleted. So while
-anything is full, the store is summed up again from time to time, and the tally begins anew from there. Otherwise a
-member could make another author full by sending that author's entries over and over.
+The tally can be too high: several peers may send the same entry at the same time, and a payload may be deleted. So
+while anything is full, the store is summed up again from time to time, and the tally begins anew from there. A peer
+that sends an entry again, unasked, is not listened to: it could make another author full in this way
+(``BushbabySession``; the other protocols bring only what was asked for).
 
 Our own logs count nothing and are never refused.
 """

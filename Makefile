@@ -141,7 +141,7 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 	@$(UV_COMPILE) --group build -o build/lock/build.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
 	@$(UV_COMPILE) --group native -o build/lock/native.lock >/dev/null
-	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra lan --extra remote --extra sealed --extra status --extra terminal --group build --group dev --group docs --group fuzz \
+	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra lan --extra remote --extra sealed --extra status --extra terminal --extra web --group build --group dev --group docs --group fuzz \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
 	@for format in delta iceberg; do $(UV_COMPILE) pyproject.toml --extra spark --group build --group $$format \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/$$format.lock >/dev/null; done

@@ -15,6 +15,7 @@ from tests.hostile.wires import Cut, Wire
 
 CUT = "cut off"
 CROWD = 1000
+_WITH_TLS = ("culm", "wss")  # A connection that has begun TLS costs its buffers.
 
 
 async def crowds(scheme: str, field: Field) -> str:
@@ -88,7 +89,7 @@ ATTACKS = [
             partial(crowds, scheme),
             None,
             gets="all 1000",
-            memory=200.0 if scheme == "culm" else 40.0,
+            memory=200.0 if scheme in _WITH_TLS else 40.0,
             connections=700,
             is_quick=scheme == "culm",
             at_once=1,
@@ -102,7 +103,7 @@ ATTACKS = [
             partial(comes_and_goes, scheme),
             None,
             gets="calls",
-            memory=200.0 if scheme == "culm" else 40.0,
+            memory=200.0 if scheme in _WITH_TLS else 40.0,
             connections=500,
             is_quick=False,
         )

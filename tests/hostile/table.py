@@ -12,6 +12,7 @@ from tests.hostile import (
     on_proposals,
     on_sessions,
     on_status,
+    on_websocket,
 )
 
 _MODULES = (
@@ -23,6 +24,7 @@ _MODULES = (
     on_negentropy,
     on_pools,
     on_status,
+    on_websocket,
     on_files,
 )
 ATTACKS = [attack for module in _MODULES for attack in module.ATTACKS]

@@ -34,7 +34,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native web bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -108,6 +108,13 @@ native: $(READY)  ## build the native core and install it into .venv (needs carg
 	@$(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --interpreter $(BIN)/python --out build/native
 	@$(PIP) install --no-index --no-deps --force-reinstall build/native/culm_native-*.whl
 	@$(BIN)/python -c 'from culm import native; print(native.description)'
+
+web: $(READY)  ## build and test the package for web pages, web/ (needs node 20 or newer, with npm)
+	@command -v npm >/dev/null || { echo "error: make web needs node and npm, which are not there: install Node.js 20 or newer" >&2; exit 1; }
+	@cd web && npm ci --ignore-scripts --silent
+	@$(BIN)/python -m tests.web.vectors build/web-vectors
+	@cd web && npm run --silent check && npm run --silent build && npm run --silent test
+	@$(BIN)/python -m pytest tests/web -m "" -q
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)

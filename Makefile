@@ -34,7 +34,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native web bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -109,6 +109,13 @@ native: $(READY)  ## build the native core and install it into .venv (needs carg
 	@$(PIP) install --no-index --no-deps --force-reinstall build/native/culm_native-*.whl
 	@$(BIN)/python -c 'from culm import native; print(native.description)'
 
+web: $(READY)  ## build and test the package for web pages, web/ (needs node 20 or newer, with npm)
+	@command -v npm >/dev/null || { echo "error: make web needs node and npm, which are not there: install Node.js 20 or newer" >&2; exit 1; }
+	@cd web && npm ci --ignore-scripts --silent
+	@$(BIN)/python -m tests.web.vectors build/web-vectors
+	@cd web && npm run --silent check && npm run --silent build && npm run --silent test
+	@$(BIN)/python -m pytest tests/web -m "" -q
+
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
@@ -141,7 +148,7 @@ lock: python-check  ## resolve the dependencies anew and write requirements/*.lo
 	@$(UV_COMPILE) --group build -o build/lock/build.lock >/dev/null
 	@$(UV_COMPILE) pyproject.toml -o build/lock/base.lock >/dev/null
 	@$(UV_COMPILE) --group native -o build/lock/native.lock >/dev/null
-	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra lan --extra remote --extra sealed --extra status --extra terminal --group build --group dev --group docs --group fuzz \
+	@$(UV_COMPILE) pyproject.toml --extra spark --extra connect --extra lan --extra remote --extra sealed --extra status --extra terminal --extra web --group build --group dev --group docs --group fuzz \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/dev.lock >/dev/null
 	@for format in delta iceberg; do $(UV_COMPILE) pyproject.toml --extra spark --group build --group $$format \
 		-c build/lock/base.lock -c build/lock/build.lock -o build/lock/$$format.lock >/dev/null; done

@@ -53,6 +53,7 @@ TESTED_IN = {
     "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.session"
     " node.sessions.speaker node.sessions.stats",
     "node/culm/test_interests": "node.interests.choices",
+    "node/network/test_websocket": "node.network.webaccess",
     "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"
     " node.network.transport node.network.urls node.schemes node.service node.surroundings",
     "node/intervals/test_follower_model": "node.intervals.followed node.intervals.spans",

@@ -1,19 +1,21 @@
-"""What a node is told: culm.toml, addresses, limits, its policy's file, requests for the status page."""
+"""What a node is told: culm.toml, addresses, limits, its policy's file, requests for the status page, WebSockets."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from culm.bamboo.base62 import encode_base62
-from culm.errors import ConfigError
+from culm.errors import ConfigError, NetworkError, ProtocolError
 from culm.node.interests.policy import PolicyFile
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.node.network.webaccess import WebAccess
+from culm.node.network.websocket import upgraded
 from culm.node.roster import Roster
 from culm.node.settings.reading import Settings, load, read_limits
 from culm.node.settings.schema import SECTIONS, Key, Section, example, written
@@ -22,13 +24,16 @@ from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings
 from culm.store import SQLiteStore
 from culm.testing import build_log
-from fuzz import fresh
+from fuzz import fresh, talking
 from fuzz.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from culm.node.sharing.rates import Streams
+
 _CLUMP = b"fuzz"
+_TOKEN = "a-token-of-some-length"  # noqa: S105 - guards nothing
 _AUTHOR = encode_base62(bytes(range(32))).decode()
 
 
@@ -107,9 +112,41 @@ def search(data: bytes) -> None:
     assert log_id is None or 0 <= log_id < 1 << 64
 
 
-# -- the status page -----------------------------------------------------------------------------------------------
+# -- web pages -----------------------------------------------------------------------------------------------------
 
-_TOKEN = "a-token-of-some-length"  # noqa: S105 - guards nothing
+_ACCESS = WebAccess(frozenset({"https://pages.example"}), (_TOKEN,))
+_HANDSHAKE = (
+    "GET / HTTP/1.1\r\nHost: node.example\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nOrigin: https://pages.example\r\n"
+    f"Sec-WebSocket-Protocol: culm-intervals, culm-token.{_TOKEN}\r\n\r\n"
+).encode()
+
+
+def websocket(data: bytes) -> None:
+    """A handshake ends in a connection, or as documented; no more content comes out of frames than went in."""
+    asyncio.run(_content(data))
+
+
+class _Unheard(talking.Streams):
+    """A connection whose peer has said all that it has to say."""
+
+    def write(self, data: bytes) -> None:
+        """Nobody hears it."""
+
+
+async def _content(data: bytes) -> None:
+    ends = _Unheard(talking.Peer())
+    ends.reader.feed_data(data)
+    ends.reader.feed_eof()
+    reader, writer = await upgraded(cast("Streams", (ends.reader, ends)), _ACCESS, 60)
+    size = 0
+    while some := await reader.read(100):
+        size += len(some)
+        assert size < len(data)
+    writer.write(b"answer")
+
+
+# -- the status page -----------------------------------------------------------------------------------------------
 
 
 class _Page:
@@ -205,6 +242,11 @@ _POLICY = (
 )
 _PLACES = b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()
 _SEARCHES = b"am0L", b"/17", b"00ff" * 16, _AUTHOR.encode() + b"/3", b""
+_WEBSOCKETS = (
+    _HANDSHAKE,
+    _HANDSHAKE + b"\x82\x82\0\0\0\0\xb0\x00\x88\x82\1\2\3\4\x02\xea",
+    _HANDSHAKE + b"\x02\x81\0\0\0\0\xb0\x89\x81\0\0\0\0p\x80\x81\0\0\0\0\0" + b"\x82\xfe\1\0\0\0\0\0" + bytes(256),
+)
 TARGETS = (
     Target("node.settings", settings, (ConfigError,), _TOML, longest=8000, share=1.5),
     Target("node.url", url, (ConfigError,), _URLS, longest=200, share=0.3),
@@ -214,5 +256,6 @@ TARGETS = (
         "node.http", http, (ConfigError,), (b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()), longest=300, share=0.3
     ),
     Target("node.search", search, (ConfigError,), _SEARCHES, longest=6000, share=0.2),
+    Target("node.websocket", websocket, (NetworkError, ProtocolError), _WEBSOCKETS, longest=3000, share=0.5),
     Target("node.status", status, (), _REQUESTS, longest=1000),
 )

@@ -24,6 +24,7 @@ from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
 from culm.testing.builders import build_log
+from tests.certificates import certified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 CLUMP = b"hostile"
 AUTHOR_SEED, PARTS_SEED = 40, 41
 PARTS = RangeSet([Range(5, 10), Range(20, None, sparse=True)])  # what a node follows of logs of ``PARTS_SEED``
+PAGE, TOKEN = "https://pages.example", "a-token-of-hostile-tests"
 LOGS, ENTRIES, PAYLOAD = 8, 200, 200
 LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
 OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
@@ -116,6 +118,14 @@ def fill(home: Path, kind: Kind) -> bytes:
     return author.public
 
 
+def tokens_of(home: Path) -> Path:
+    """A file with the token of web pages, which only its owner can read."""
+    path = home / "web-tokens"
+    path.touch(mode=0o600)
+    path.write_text(TOKEN + "\n", encoding="ascii")
+    return path
+
+
 def is_confirmed(home: Path) -> bool:
     """Whether a peer has made the node believe that its own log has no newer entry."""
     with SQLiteStore(home / "store.db", read_only=True) as store:
@@ -140,6 +150,9 @@ class Node:
     def __init__(self, home: Path, kind: Kind, options: tuple[str, ...] = ()) -> None:
         author = fill(home, kind)
         listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
+        certificate, secret = certified(home)
+        listen += ["--web-origins", PAGE, "--web-token-file", str(tokens_of(home))]
+        listen += ["--web-certificate-file", str(certificate), "--web-key-file", str(secret)]
         call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
         call += ["serve", "--clump", CLUMP.decode(), "--http", "127.0.0.1:0", *listen]
         call += ["--log-format", "json", "--verbose", *options]

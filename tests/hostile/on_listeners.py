@@ -15,6 +15,7 @@ from tests.hostile.node import DESCRIPTORS
 from tests.hostile.wires import Cut, Wire
 
 CUT = "cut off"
+_WITH_TLS = ("culm", "wss")  # A connection that has begun TLS costs its buffers.
 
 
 async def crowds(scheme: str, field: Field, number_of_calls: int = 1000) -> str:
@@ -93,7 +94,7 @@ ATTACKS = [
             partial(crowds, scheme),
             None,
             gets="all 1000",
-            memory=200.0 if scheme == "culm" else 40.0,
+            memory=200.0 if scheme in _WITH_TLS else 40.0,
             connections=700,
             is_quick=scheme == "culm",
             at_once=1,
@@ -107,7 +108,7 @@ ATTACKS = [
             partial(takes_descriptors, scheme),
             "connections are open already",
             gets=f"all {2 * DESCRIPTORS}",
-            memory=80.0 if scheme == "culm" else 40.0,
+            memory=80.0 if scheme in _WITH_TLS else 40.0,
             connections=DESCRIPTORS // 2,
             kind="scarce",
             is_quick=scheme == "culm",
@@ -123,7 +124,7 @@ ATTACKS = [
             partial(comes_and_goes, scheme),
             None,
             gets="calls",
-            memory=200.0 if scheme == "culm" else 40.0,
+            memory=200.0 if scheme in _WITH_TLS else 40.0,
             connections=500,
             is_quick=False,
         )

@@ -13,6 +13,7 @@ from tests.hostile import (
     on_quotas,
     on_sessions,
     on_status,
+    on_websocket,
 )
 
 _MODULES = (
@@ -25,6 +26,7 @@ _MODULES = (
     on_pools,
     on_quotas,
     on_status,
+    on_websocket,
     on_files,
 )
 ATTACKS = [attack for module in _MODULES for attack in module.ATTACKS]

@@ -45,7 +45,8 @@ from culm.node.lan.finding import Finding
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.pipes import own_streams
 from culm.node.network.transport import STREAM_LIMIT
-from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
+from culm.node.network.urls import EXEC_FORM, PIPE_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
+from culm.node.network.webaccess import WebAccess
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
 from culm.node.sessions.session import Purpose
@@ -77,7 +78,7 @@ def register(commands: Commands) -> None:
         metavar="PROTOCOL",
         nargs="?",
         const="intervals",
-        choices=[name for name in LISTENER_SCHEMES if name != "culm"],
+        choices=PIPE_SCHEMES,
         help="serve one peer over stdin and stdout, by intervals or another protocol, until either side hangs up;"
         " listen and connect nowhere else",
     )
@@ -162,7 +163,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
     watch = ChoicesWatch(home.policy_file, settings.clump or b"", adapting(arguments, home, settings))
     needs_clump = any(scheme_of(url).needs_clump for url in [*listen, *peers])
-    config = node_config(settings, watch.start(), needs_clump=needs_clump)
+    config = replace(node_config(settings, watch.start(), needs_clump=needs_clump), web=_web_access(settings))
     with home.store() as store:
         identity = home.identity(settings["identity"], ask_passphrase)
         node = NodeService(identity, config, store, home.kept_peers())
@@ -174,6 +175,13 @@ def _serve(arguments: argparse.Namespace) -> int:
         run = partial(node.run, listen, peers, beside=with_node)
         asyncio.run(_until_stopped(run, _status_page(settings, node)))
     return 0
+
+
+def _web_access(settings: Settings) -> WebAccess:
+    """Which web pages may read from the node. A file of tokens is read here, once."""
+    file = settings["web_token_file"]
+    tokens = None if file is None else read_private(Path(file))
+    return WebAccess.of(settings["web_origins"], tokens, settings["web_certificate_file"], settings["web_key_file"])
 
 
 def _found_at(settings: Settings) -> list[PeerUrl]:

@@ -17,6 +17,7 @@ from culm.node.asking import How, how_of
 from culm.node.interests.policy import Policy
 from culm.node.interests.quotas import QuotaLimits
 from culm.node.network.urls import PeerUrl
+from culm.node.network.webaccess import WebAccess
 from culm.node.proposals.options import ProposalOptions
 from culm.node.surroundings import Surroundings
 from culm.ranges import Feature
@@ -98,7 +99,8 @@ class NodeConfig:
     peers, send them only what is promoted. ``stateless``: answer ``intervals://`` requests with what is held now, and
     keep none open for news. ``refuse_ranges``, ``avoid_ranges``: features of ranges that ``culm://`` peers must not use
     in their interests, and that ours do without. ``download``, ``upload``: bytes a second of all peers together, 0:
-    unlimited. ``peers``: what differs for single peers. ``surroundings``: the real world, except in simulations.
+    unlimited. ``peers``: what differs for single peers. ``web``: which web pages may read. ``surroundings``: the real
+    world, except in simulations.
     """
 
     clump: bytes
@@ -122,6 +124,7 @@ class NodeConfig:
     download: int = 0
     upload: int = 0
     peers: tuple[PeerSettings, ...] = ()
+    web: WebAccess = field(default_factory=WebAccess)
     surroundings: Surroundings = field(default_factory=Surroundings, compare=False, repr=False)
 
     def __post_init__(self) -> None:

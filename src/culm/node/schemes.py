@@ -26,6 +26,9 @@ class Scheme:
     ``needs_clump``: two nodes talk only if both name the same clump.
     ``asks_by_log``: peers are asked for logs by name, since the protocol cannot list what a peer has.
     ``watches_store``: also a session that is not live is told what other processes write meanwhile.
+    ``in_websocket``: callers are web pages and read only; the session runs inside a WebSocket.
+    ``blames_address``: an address stands for the peers at it, so that it is refused if one of them breaks the rules.
+    Behind a proxy of this machine all callers have one address.
     """
 
     session: Callable[[Context, Streams, Purpose], Session[Any]] | None
@@ -33,6 +36,8 @@ class Scheme:
     needs_clump: bool = False
     asks_by_log: bool = False
     watches_store: bool = False
+    in_websocket: bool = False
+    blames_address: bool = True
 
 
 TABLE = {
@@ -41,6 +46,8 @@ TABLE = {
     "intervals": Scheme(IntervalSession, asks_by_log=True),
     "proposals": Scheme(ProposalSession, asks_by_log=True),
     "negentropy": Scheme(None),
+    "ws": Scheme(IntervalSession, in_websocket=True, blames_address=False),
+    "wss": Scheme(IntervalSession, in_websocket=True),
 }
 
 

@@ -46,6 +46,7 @@ from culm.node.network.descriptors import room_for
 from culm.node.network.tls import listening_context
 from culm.node.network.transport import Streams, connect, listen_at, secured
 from culm.node.network.urls import PeerUrl
+from culm.node.network.websocket import check_installed, upgraded
 from culm.node.roster import Roster
 from culm.node.schemes import TABLE, scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
@@ -114,7 +115,7 @@ class NodeService:
         store.receive_in(config.clump, self._own)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._tls: ssl.SSLContext | None = None
+        self._tls: dict[str, ssl.SSLContext] = {}  # By scheme.
         self._claims = Claims()
         self._wrong = WrongPayloads()
         self._kept = kept or KeptPeers()
@@ -244,8 +245,13 @@ class NodeService:
                 " who they are; remove the listener, or the list"
             )
         if url.is_secure:
-            self._tls = self._tls or listening_context(self._identity)
+            self._tls["culm"] = self._tls.get("culm") or listening_context(self._identity)
             url = replace(url, key=self._identity.public)
+        if scheme_of(url).in_websocket:
+            check_installed()
+            self.config.web.check(url)
+        if url.scheme == "wss":
+            self._tls["wss"] = self.config.web.tls()
         server, place = await listen_at(url, partial(self._accept, url))
         self._servers.append(server)
         self.roster.listeners.append(place)
@@ -308,25 +314,31 @@ class NodeService:
             await self._serve(url, streams)
 
     async def _serve(self, url: PeerUrl, streams: Streams) -> None:
-        writer = streams[1]
-        if url.is_secure:
-            await self._greet(writer)
+        writer, scheme = streams[1], scheme_of(url)
+        streams = await self._greet(url, streams)
         paced = self._peering.paced(streams)
-        make = scheme_of(url).session
-        if make is None:
+        if scheme.session is None:
             await self._compare(url, paced)
         else:
-            session = make(self._context_of(writer, self.config), paced, Purpose())
-            await self._run(session, writer)
+            session = scheme.session(
+                self._context_of(writer, self.config), paced, Purpose(answers_only=scheme.in_websocket)
+            )
+            await self._run(session, writer, blames=scheme.blames_address)
 
-    async def _greet(self, writer: asyncio.StreamWriter) -> None:
-        """Do the TLS handshake with a caller; raises ``NetworkError`` if it fails or takes too long."""
-        assert self._tls is not None  # noqa: S101 - ``listen`` makes it before anybody can call
+    async def _greet(self, url: PeerUrl, streams: Streams) -> Streams:
+        """Do the handshakes in front of the protocol with a caller: TLS, WebSocket; the streams inside.
+
+        Raises ``NetworkError`` if one fails or takes too long. That is no offence: a wrong origin is the fault of a
+        page and not of the user at this address.
+        """
+        writer, seconds = streams[1], self.config.limits.handshake_seconds
         try:
-            await secured(writer, self._tls, self.config.limits.handshake_seconds)
+            if (tls := self._tls.get(url.scheme)) is not None:
+                await secured(writer, tls, seconds)
+            return await upgraded(streams, self.config.web, seconds) if scheme_of(url).in_websocket else streams
         except NetworkError as error:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
-            self.roster.tell("failed", "culm", place_of(writer), str(error))
+            self.roster.tell("failed", url.scheme, place_of(writer), str(error))
             raise
         except asyncio.CancelledError:
             writer.close()
@@ -338,7 +350,7 @@ class NodeService:
         worker, budget = self.worker.shared(address), self._budget.share(address)
         moving = TABLE["intervals"].session
         # A program that runs us over stdin and stdout could read the store anyway.
-        moves = url.via == "stdio" or any(scheme_of(place).session is moving for place in self.roster.listeners)
+        moves = url.via == "stdio" or any(scheme_of(place) is TABLE["intervals"] for place in self.roster.listeners)
         try:
             goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run()
         except CulmError as error:
@@ -378,8 +390,11 @@ class NodeService:
         name: str = "",
         narrow: Narrow | None = None,
         url: PeerUrl | None = None,
+        *,
+        blames: bool = True,
     ) -> None:
-        place, address = place_of(writer), address_of(writer)
+        """Run a session to its end. ``blames``: its address answers for it, where no identity is proved."""
+        place, address = place_of(writer), address_of(writer) if blames else None
         name = name or place
         self.sessions[session] = narrow or (lambda policy: policy)
         self.roster.began(session, name, place, url)

@@ -48,7 +48,7 @@ def doubted(store: ReadableStore, log: Log, newest: int, tip: bytes, fork: int) 
 
 
 def newest_common(store: ReadableStore, log: Log, theirs: RangeSet) -> int:
-    """The greatest number of which we hold an entry and the peer says that it does; 0 if there is none."""
+    """The number of the newest entry that both we and, as it says, the peer hold; 0 if there is none."""
     ours = store.held(*log)
     newest = max((item.last for item in ours), default=0)
     return max((item.last for item in ours.missing(ours.missing(theirs, newest), newest)), default=0)

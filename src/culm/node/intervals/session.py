@@ -85,6 +85,8 @@ class IntervalSession(PointToPointSession[Event]):
         match event:
             case EntriesReceived() | EntryReceived() | PayloadReceived() | PayloadFailed():
                 self._take(event)
+            case _ if self._purpose.answers_only:
+                self.driver.heard_news()
             case Request():
                 self._mirror(event.log)
             case RequestEnded(_, log, doubted) if doubted is not None:

@@ -18,15 +18,18 @@ from culm.wire.places import author_text, parse_author
 
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
 """Protocols by which a node calls peers."""
-LISTENER_SCHEMES = (*SCHEMES, "negentropy")
-"""Protocols by which a node can be called."""
+LISTENER_SCHEMES = (*SCHEMES, "negentropy", "ws", "wss")
+"""Protocols by which a node can be called. ``ws`` and ``wss`` are intervals in a WebSocket, for web pages."""
 _WAYS = {"exec": "exec", "stdio": "exec", "unix": "unix"}
 """What may stand in front of the colon instead of a host and a port, and how a connection is made then."""
 _SECURE = ("culm",)  # Protocols inside TLS, in which the listener proves the identity that its address names as KEY@.
+_WITH_HOST = ("culm", "ws", "wss")  # Protocols that need a host: TLS and WebSocket bring nothing over a pipe.
 
+PIPE_SCHEMES = tuple(scheme for scheme in LISTENER_SCHEMES if scheme not in _WITH_HOST)
+"""Protocols that also work over a pipe or a Unix socket."""
 
 UNIX_FORM, EXEC_FORM = "PROTOCOL+unix:PATH", "PROTOCOL+exec:COMMAND"
-"""What addresses without a host look like; PROTOCOL is any but culm."""
+"""What addresses without a host look like; PROTOCOL is any but culm, ws and wss."""
 
 
 def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
@@ -97,8 +100,8 @@ class PeerUrl:
     def _without_host(cls, text: str, scheme: str, via: str, schemes: Sequence[str], *, is_listener: bool) -> Self:
         scheme = scheme or ("intervals" if "intervals" in schemes else schemes[0])
         rest = text.partition(":")[2]
-        if scheme not in schemes or scheme in _SECURE:
-            others = " or ".join(name for name in schemes if name not in _SECURE)
+        if scheme not in schemes or scheme in _WITH_HOST:
+            others = " or ".join(name for name in schemes if name not in _WITH_HOST)
             raise ConfigError(f"{text!r}: a command or a Unix socket works with {others} only, not with {scheme}")
         if via == "exec" and is_listener:
             raise ConfigError(f"{text!r} is a command, at which no node can listen; it can run: culm serve --stdio")

@@ -83,10 +83,11 @@ class Purpose:
     ``called``: we opened the connection; ``key`` is then the identity that a ``culm://`` listener has to prove.
     ``is_live``: go on with what is new; else ``done`` is set once all that was wanted came, and the peer has all that
     it asked for. ``logs`` are asked for from the beginning, where a protocol asks by log; ``mirrors``: and those that
-    the peer asks for. ``interest`` says what of a log, by default the policy does. ``options`` and ``limits`` are the
-    protocol's own. ``finished`` is called with logs that are complete, which are then no longer followed. ``peek`` is a
-    part of a payload to ask for (``culm.node.intervals.peek``). ``is_counted`` is false for a session inside another
-    one, because the outer session counts its bytes.
+    the peer asks for. ``answers_only``: the peer reads from us, and is asked for nothing. ``interest`` says what of a
+    log, by default the policy does. ``options`` and ``limits`` are the protocol's own. ``finished`` is called with logs
+    that are complete, which are then no longer followed. ``peek`` is a part of a payload to ask for
+    (``culm.node.intervals.peek``). ``is_counted`` is false for a session inside another one, because the outer session
+    counts its bytes.
     """
 
     called: bool = False
@@ -94,6 +95,7 @@ class Purpose:
     is_live: bool = True
     logs: tuple[Log, ...] = ()
     mirrors: bool = True
+    answers_only: bool = False
     interest: Callable[[Log], RangeSet] | None = None
     options: Any = None
     limits: Any = None

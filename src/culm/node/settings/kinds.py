@@ -15,6 +15,7 @@ from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.node.asking import read_anchor
 from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
+from culm.node.network.webaccess import read_origin
 from culm.ranges import Feature, read_size
 from culm.wire.places import log_text, parse_log
 
@@ -119,6 +120,11 @@ PEER = Kind(
 LISTENERS = Kind(
     f"a list of addresses to listen at: {', '.join([*forms(LISTENER_SCHEMES, listening=True), UNIX_FORM])}",
     _each(lambda value: PeerUrl.parse(_text(value), schemes=LISTENER_SCHEMES, may_be_zero=True)),
+    _written_list(str),
+)
+ORIGINS = Kind(
+    'a list of origins, such as "https://example.org"',
+    _each(lambda value: read_origin(_text(value))),
     _written_list(str),
 )
 IPS = Kind('a list of IP addresses, such as "192.168.1.5"', _each(_ip), _written_list(str))

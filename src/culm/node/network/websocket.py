@@ -1,0 +1,190 @@
+"""A WebSocket as a pair of streams, so that a session runs over it as over TCP (RFC 6455; by ``wsproto``).
+
+Browsers cannot open TCP connections. After the handshake the content of all binary messages, in a row, is the byte
+stream of the protocol inside. Where a message begins or ends means nothing.
+
+``wsproto`` does no I/O and hands out the content of a frame while it comes. So a frame of any claimed size needs no
+memory here. What a caller can still do is send many tiny frames, because a frame costs far more than its bytes. Little
+is therefore read at once, and other tasks have their turn in between: a reader of logs only sends requests.
+
+Extensions are not accepted. Compression would be of no use for hashes and signatures, and a few bytes could stand for
+many.
+
+Specification: docs/specs/intervals.md, "Over a WebSocket".
+"""
+
+import asyncio
+from typing import Any, cast
+
+from culm.errors import ConfigError, NetworkError, RemoteProtocolError
+from culm.node.network.webaccess import PROTOCOL, WebAccess
+from culm.node.sessions.tasks import reason_of
+from culm.node.sharing.rates import Streams, unsent
+
+_READ_BYTES = 4096  # Parsed in one go: a thousand empty frames at most, some milliseconds.
+_MOST_HEAD = 16 * 1024  # Bytes of the caller's HTTP request; browsers send a few hundred, and cookies.
+_MOST_UNSENT = 64 * 1024  # Bytes of answers to pings that the caller has not taken, before no more is read from it.
+
+
+def check_installed() -> None:
+    """``ConfigError`` if wsproto is missing."""
+    try:
+        import wsproto  # noqa: F401, PLC0415 - an extra
+    except ImportError:
+        raise ConfigError("ws:// and wss:// need wsproto: pip install 'culm[web]'") from None
+
+
+class _Writer:
+    """Sends what is written as binary messages. It has those methods of ``asyncio.StreamWriter`` that sessions use."""
+
+    def __init__(self, writer: asyncio.StreamWriter, connection: Any) -> None:  # noqa: ANN401 - a type of the extra
+        self._writer = writer
+        self._connection = connection
+        self._is_ended = False
+        self.drain = writer.drain
+        self.wait_closed = writer.wait_closed
+        self.get_extra_info = writer.get_extra_info
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        """The connection below. TLS exchanges it when it begins."""
+        return self._writer.transport
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; ignored after the end."""
+        from wsproto.events import BytesMessage  # noqa: PLC0415 - an extra
+
+        if data:
+            self.send(BytesMessage(data=data))
+
+    def send(self, event: Any) -> None:  # noqa: ANN401 - a type of the extra
+        """Send a frame of any kind; ignored after the end."""
+        if not self._is_ended:
+            self._writer.write(self._connection.send(event))
+
+    def write_eof(self) -> None:
+        """Say that nothing more comes. The caller answers that, and then its side has ended, too."""
+        from wsproto.events import CloseConnection  # noqa: PLC0415 - an extra
+
+        self.send(CloseConnection(code=1000))
+        self._is_ended = True
+
+    def answer_end(self, event: Any) -> None:  # noqa: ANN401 - a type of the extra
+        """The caller has ended the connection: say that this was heard."""
+        self.send(event.response())
+        self._is_ended = True
+
+    def close(self) -> None:
+        """End the connection."""
+        if not self._writer.is_closing():
+            self.write_eof()
+        self._writer.close()
+
+
+class _Reader:
+    """The content of the caller's messages. It has the one method of ``asyncio.StreamReader`` that sessions use."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: _Writer, connection: Any) -> None:  # noqa: ANN401
+        self._reader, self._writer, self._connection = reader, writer, connection
+        self._content = bytearray()
+        self._is_over = False
+
+    async def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes; none at the end. ``RemoteProtocolError`` for frames that break the rules."""
+        while not self._content and not self._is_over:
+            data = await self._reader.read(_READ_BYTES)
+            if not data:
+                break
+            self._receive(data)
+            if unsent(cast("asyncio.StreamWriter", self._writer)) > _MOST_UNSENT:
+                await self._writer.drain()
+            await asyncio.sleep(0)
+        some = bytes(self._content[:size])
+        del self._content[:size]
+        return some
+
+    def _receive(self, data: bytes) -> None:
+        from wsproto import events  # noqa: PLC0415 - an extra
+        from wsproto.connection import ConnectionState  # noqa: PLC0415
+
+        self._connection.receive_data(data)
+        for event in self._connection.events():
+            match event:
+                case events.BytesMessage():
+                    self._content += event.data
+                case events.Ping():
+                    self._writer.send(event.response())
+                case events.CloseConnection():
+                    # wsproto shows broken frames as an end, too, but its state shows that the caller has sent none.
+                    if self._connection.state in (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING):
+                        raise RemoteProtocolError(f"the peer broke the rules of WebSocket: {event.reason}")
+                    self._writer.answer_end(event)
+                    self._is_over = True
+                    return
+                case events.TextMessage():
+                    raise RemoteProtocolError("the peer sent text in a WebSocket, but intervals are binary messages")
+
+
+async def upgraded(streams: Streams, access: WebAccess, seconds: float) -> Streams:
+    """Do the handshake with a caller, within ``seconds``; the streams inside.
+
+    ``NetworkError`` if the caller is refused, or does not ask for a WebSocket. It is closed then.
+    """
+    from wsproto import ConnectionType, WSConnection  # noqa: PLC0415 - an extra
+
+    reader, writer = streams
+    connection = WSConnection(ConnectionType.SERVER)
+    try:
+        async with asyncio.timeout(seconds):
+            request = await _request(reader, connection)
+        _answer(request, access, writer, connection)
+    except TimeoutError:
+        writer.close()
+        raise NetworkError(f"the caller did not finish the WebSocket handshake within {seconds:g} s") from None
+    except OSError as error:
+        writer.close()
+        raise NetworkError(f"the connection broke during the WebSocket handshake: {reason_of(error)}") from None
+    except BaseException:
+        writer.close()
+        raise
+    out = _Writer(writer, connection)
+    return cast("Streams", (_Reader(reader, out, connection), out))
+
+
+def _answer(request: Any, access: WebAccess, writer: asyncio.StreamWriter, connection: Any) -> None:  # noqa: ANN401
+    """Let a caller in, or say that it is refused and raise ``NetworkError``."""
+    from wsproto.events import AcceptConnection, RejectConnection  # noqa: PLC0415 - an extra
+
+    headers = {bytes(name).lower(): bytes(value) for name, value in request.extra_headers}
+    origin = headers.get(b"origin")
+    objection = access.objection(None if origin is None else origin.decode("latin-1"), request.subprotocols)
+    if objection is not None:
+        status, reason = objection
+        writer.write(connection.send(RejectConnection(status_code=status, headers=[(b"connection", b"close")])))
+        raise NetworkError(f"the caller is refused: {reason}")
+    writer.write(connection.send(AcceptConnection(subprotocol=PROTOCOL)))
+
+
+async def _request(reader: asyncio.StreamReader, connection: Any) -> Any:  # noqa: ANN401 - types of the extra
+    """The caller's request for a WebSocket; ``NetworkError`` if it sends something else.
+
+    Only the request is read: frames that a caller sends at once behind it stay in the stream.
+    """
+    from wsproto.utilities import RemoteProtocolError as Broken  # noqa: PLC0415 - an extra
+
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.IncompleteReadError:
+        raise NetworkError("the caller hung up during the WebSocket handshake") from None
+    except asyncio.LimitOverrunError:
+        head = bytes(_MOST_HEAD + 1)
+    if len(head) > _MOST_HEAD:
+        raise NetworkError(f"the caller's HTTP request has more than {_MOST_HEAD} bytes")
+    try:
+        connection.receive_data(head)
+    except (Broken, ValueError) as error:  # ValueError: a header that is no text, such as a Host that is no name.
+        raise NetworkError(f"the caller does not ask for a WebSocket: {error}") from None
+    request = next(connection.events(), None)
+    if request is None:
+        raise NetworkError("the caller does not ask for a WebSocket")
+    return request

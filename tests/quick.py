@@ -10,6 +10,7 @@ The bound is on CPU time, because the time on the wall depends on what else the 
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from hypothesis import Phase, settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CPU_SECONDS = 1.0
+CPU_SECONDS = float(os.environ.get("CULM_QUICK_SECONDS", "1"))
 """How long a test of the quick run may compute. The median takes two milliseconds, and thousands of tests share a
 minute or two. The bound is several times what any test takes today, because a busy machine makes computing slower."""
 SHOWN = 10  # slowest tests that a quick run ends with

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from culm.bamboo import Entry, yamf_hash
 from culm.bushbaby import handshake
 from culm.node.interests.policy import Policy
+from culm.node.network.urls import SCHEMES
 from culm.node.schemes import TABLE
 from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from culm.types import Buffer, Log
 
-SCHEMES = [name for name, scheme in TABLE.items() if scheme.session is not None]
+
 Items = list[tuple[Entry, bytes]]
 Item = tuple[Entry, "Buffer | None"]
 

@@ -17,6 +17,7 @@ Specification: docs/specs/culm.md, "News".
 """
 
 from collections.abc import Callable, Container, Iterable
+from itertools import islice
 
 from culm.node.culm.offers import offer_of
 from culm.node.held import HeldByPeers
@@ -28,6 +29,10 @@ from culm.store import ReadableStore
 from culm.types import Log
 
 _MOST_RANGES = 64  # Of a receipt: with more gaps an author learns of the first ones.
+# A peer may offer logs of its own without end and take no answer, so what waits for it is bounded.
+_MOST_DUE = 4096  # Receipts. Beyond that an author hears of a log when it is offered again, or compared.
+_MOST_QUEUED = 64 * 1024  # Bytes of offers that the connection holds.
+_AT_ONCE = 64
 _MOST_COMPARED = 1024  # Own logs whose state is noted at a comparison, so that it takes a moment even with many logs.
 
 
@@ -54,7 +59,8 @@ class Receipts:
     def settled(self, store: ReadableStore, offer: Offer) -> None:
         """An offer of the peer was looked at, and we hold all of it that we want."""
         self.hear(store, offer)  # Once more: now we may hold the entry with which to compare the offer.
-        if offer.author == self._connection.peer != self._me and self._shares(offer.log):
+        is_theirs = offer.author == self._connection.peer != self._me
+        if is_theirs and self._shares(offer.log) and (offer.log in self._due or len(self._due) < _MOST_DUE):
             self._due[offer.log] = _receipt(store, offer.log)
 
     def hear(self, store: ReadableStore, offer: Offer) -> None:
@@ -66,12 +72,12 @@ class Receipts:
                 self._heard.append((offer.log, newest, complete))
 
     def send(self) -> None:
-        """Tell the peer and the node what was found."""
+        """Tell the node what was found, and the peer as much of it as the connection has room for."""
         self.note()
-        due, self._due = self._due, {}
-        theirs = self._connection.their_interests
-        offers = [offer for log, offer in due.items() if theirs.wants(log)]
-        self._connection.offer(offers)
+        connection = self._connection
+        while self._due and connection.offers_queued < _MOST_QUEUED:
+            some = [self._due.pop(log) for log in list(islice(self._due, _AT_ONCE))]
+            connection.offer(offer for offer in some if connection.their_interests.wants(offer.log))
 
     def note(self) -> None:
         """Tell the node what the peer says that it holds. On any thread."""

@@ -107,3 +107,23 @@ def test_a_peer_on_another_branch(tmp_path: Path) -> None:
         mine.hear(store, Offer(ME.public, 1, whole, entry.hash[2:10]))
         mine.note()
         assert [(each.newest, each.complete) for each in held.of((ME.public, 1))] == [(1, 1)]
+
+
+def test_what_is_compared(tmp_path: Path) -> None:
+    """Logs that were compared and not named are held alike; those that changed meanwhile perhaps are not."""
+    held = HeldByPeers()
+    mine = receipts(Line(), held)
+    with SQLiteStore(tmp_path / "store.db") as store:
+        for log_id in (1, 2, 3, 4):
+            store.append(ME, log_id, [b"before"])
+        mine.begin_comparison(store)
+        store.append(ME, 2, [b"meanwhile"])
+        mine.end_comparison(store, {(ME.public, 3)}, lambda log: log[1] != 4)
+        assert [[each.complete for each in held.of((ME.public, log_id))] for log_id in (1, 2, 3, 4)] == [
+            [1],
+            [],
+            [],
+            [],
+        ]
+        mine.end_comparison(store, set(), lambda _: True)
+        assert held.of((ME.public, 3)) == []

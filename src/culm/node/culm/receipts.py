@@ -4,12 +4,13 @@
 it back, and the author never learns that the entries have arrived.
 
 *The way chosen.* It is offered back all the same, to its author alone, and only when the node has dealt with an offer
-of the author's and has all that it wants of it: it is on the disk then. To a peer of an earlier version
-this is an offer like any other, of no use to it. An author never answers the offer of a log of its own, so there is no
-echo of an echo.
+of the author's and has all that it wants of it: it is on the disk then. To a peer of an earlier version this is an
+offer like any other, of no use to it. An author never answers the offer of a log of its own, so there is no echo of an
+echo.
 
 A log that both hold alike when they connect is not offered at all. There the comparison of heads is the receipt: what
-the peer did not name, and was not named to it, it claims to hold as we do.
+the peer did not name, and was not named to it, it claims to hold as we do. Logs that changed during the comparison are
+left out: their heads of before lead to no log any more, so that they are perhaps not named although they differ.
 
 Looking runs on threads, and everything it finds is taken up on the event loop by ``send``.
 
@@ -50,6 +51,7 @@ class Receipts:
         self._due: dict[Log, Offer] = {}  # To be told to the peer, the author of these logs.
         self._heard: list[tuple[Log, int, int]] = []  # Own logs, with what the peer says that it holds.
         self._compared: list[tuple[Log, int, int]] = []  # Own logs, as they were when the heads were compared.
+        self._change = 0  # The store's last change by then.
 
     @property
     def is_pending(self) -> bool:
@@ -86,16 +88,20 @@ class Receipts:
             self._note(found)
 
     def begin_comparison(self, store: ReadableStore) -> None:
-        """Remember how own logs are now, before the snapshot that is compared: later entries are not in it."""
+        """Remember how own logs are now, before the snapshot that is compared."""
+        self._change = store.change()
         logs = store.logs_by(self._me)[:_MOST_COMPARED]
         self._compared = [(log, *_extent(store.held(*log))) for log in logs]
 
-    def end_comparison(self, differ: Container[Log], takes_part: Callable[[Log], bool]) -> None:
-        """The peer holds as we do all logs that took part and do not differ."""
-        for found in self._compared:
-            if found[0] not in differ and takes_part(found[0]):
+    def end_comparison(self, store: ReadableStore, differ: Container[Log], takes_part: Callable[[Log], bool]) -> None:
+        """The peer holds as we do all logs that took part, do not differ, and have not changed meanwhile."""
+        compared, self._compared = self._compared, []
+        changed = set(store.changed_logs(self._change, _MOST_COMPARED)[1]) if compared else set()
+        if len(changed) == _MOST_COMPARED:  # Perhaps there are more; the next comparison says what is held alike.
+            return
+        for found in compared:
+            if found[0] not in differ and found[0] not in changed and takes_part(found[0]):
                 self._note(found)
-        self._compared = []
 
     def _note(self, found: tuple[Log, int, int]) -> None:
         self._held.said(self._connection.peer, self._address, *found)

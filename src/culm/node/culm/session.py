@@ -246,7 +246,8 @@ class CulmSession(Session[Event]):
         def takes_part(log: Log) -> bool:
             return theirs.wants(log) and policy.shares(log)
 
-        self._receipts.end_comparison(self.discovery.named | self._offered_since, takes_part)
+        differ = self.discovery.named | self._offered_since
+        self._source.ask(self._receipts.end_comparison, differ, takes_part)
         self._offered_since.clear()
         is_first = not self._compared_up_to
         self._compared_up_to = self.discovery.ended

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 
 TESTED_IN = {
     "app/test_node": "app.names app.opening",
-    "app/test_held": "node.held node.culm.receipts",
+    "app/test_held": "node.held",
     "app/test_peerevents": "node.peerevents",
     "sealing/test_header": "sealing.mark",
     "bamboo/test_identity": "bamboo.keyfile",

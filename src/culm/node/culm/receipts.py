@@ -4,12 +4,13 @@
 it back, and the author never learns that the entries have arrived.
 
 *The way chosen.* It is offered back all the same, to its author alone, and only when the node has dealt with an offer
-of the author's and has all that it wants of it: it is on the disk then. To a peer of an earlier version
-this is an offer like any other, of no use to it. An author never answers the offer of a log of its own, so there is no
-echo of an echo.
+of the author's and has all that it wants of it: it is on the disk then. To a peer of an earlier version this is an
+offer like any other, of no use to it. An author never answers the offer of a log of its own, so there is no echo of an
+echo.
 
 A log that both hold alike when they connect is not offered at all. There the comparison of heads is the receipt: what
-the peer did not name, and was not named to it, it claims to hold as we do.
+the peer did not name, and was not named to it, it claims to hold as we do. Logs that changed during the comparison are
+left out: their heads of before lead to no log any more, so that they are perhaps not named although they differ.
 
 Looking runs on threads, and everything it finds is taken up on the event loop by ``send``.
 
@@ -17,6 +18,7 @@ Specification: docs/specs/culm.md, "News".
 """
 
 from collections.abc import Callable, Container, Iterable
+from itertools import islice
 
 from culm.node.culm.offers import offer_of
 from culm.node.held import HeldByPeers
@@ -28,6 +30,10 @@ from culm.store import ReadableStore
 from culm.types import Log
 
 _MOST_RANGES = 64  # Of a receipt: with more gaps an author learns of the first ones.
+# A peer may offer logs of its own without end and take no answer, so what waits for it is bounded.
+_MOST_DUE = 4096  # Receipts. Beyond that an author hears of a log when it is offered again, or compared.
+_MOST_QUEUED = 64 * 1024  # Bytes of offers that the connection holds.
+_AT_ONCE = 64
 _MOST_COMPARED = 1024  # Own logs whose state is noted at a comparison, so that it takes a moment even with many logs.
 
 
@@ -45,6 +51,7 @@ class Receipts:
         self._due: dict[Log, Offer] = {}  # To be told to the peer, the author of these logs.
         self._heard: list[tuple[Log, int, int]] = []  # Own logs, with what the peer says that it holds.
         self._compared: list[tuple[Log, int, int]] = []  # Own logs, as they were when the heads were compared.
+        self._change = 0  # The store's last change by then.
 
     @property
     def is_pending(self) -> bool:
@@ -54,7 +61,8 @@ class Receipts:
     def settled(self, store: ReadableStore, offer: Offer) -> None:
         """An offer of the peer was looked at, and we hold all of it that we want."""
         self.hear(store, offer)  # Once more: now we may hold the entry with which to compare the offer.
-        if offer.author == self._connection.peer != self._me and self._shares(offer.log):
+        is_theirs = offer.author == self._connection.peer != self._me
+        if is_theirs and self._shares(offer.log) and (offer.log in self._due or len(self._due) < _MOST_DUE):
             self._due[offer.log] = _receipt(store, offer.log)
 
     def hear(self, store: ReadableStore, offer: Offer) -> None:
@@ -66,12 +74,12 @@ class Receipts:
                 self._heard.append((offer.log, newest, complete))
 
     def send(self) -> None:
-        """Tell the peer and the node what was found."""
+        """Tell the node what was found, and the peer as much of it as the connection has room for."""
         self.note()
-        due, self._due = self._due, {}
-        theirs = self._connection.their_interests
-        offers = [offer for log, offer in due.items() if theirs.wants(log)]
-        self._connection.offer(offers)
+        connection = self._connection
+        while self._due and connection.offers_queued < _MOST_QUEUED:
+            some = [self._due.pop(log) for log in list(islice(self._due, _AT_ONCE))]
+            connection.offer(offer for offer in some if connection.their_interests.wants(offer.log))
 
     def note(self) -> None:
         """Tell the node what the peer says that it holds. On any thread."""
@@ -80,16 +88,20 @@ class Receipts:
             self._note(found)
 
     def begin_comparison(self, store: ReadableStore) -> None:
-        """Remember how own logs are now, before the snapshot that is compared: later entries are not in it."""
+        """Remember how own logs are now, before the snapshot that is compared."""
+        self._change = store.change()
         logs = store.logs_by(self._me)[:_MOST_COMPARED]
         self._compared = [(log, *_extent(store.held(*log))) for log in logs]
 
-    def end_comparison(self, differ: Container[Log], takes_part: Callable[[Log], bool]) -> None:
-        """The peer holds as we do all logs that took part and do not differ."""
-        for found in self._compared:
-            if found[0] not in differ and takes_part(found[0]):
+    def end_comparison(self, store: ReadableStore, differ: Container[Log], takes_part: Callable[[Log], bool]) -> None:
+        """The peer holds as we do all logs that took part, do not differ, and have not changed meanwhile."""
+        compared, self._compared = self._compared, []
+        changed = set(store.changed_logs(self._change, _MOST_COMPARED)[1]) if compared else set()
+        if len(changed) == _MOST_COMPARED:  # Perhaps there are more; the next comparison says what is held alike.
+            return
+        for found in compared:
+            if found[0] not in differ and found[0] not in changed and takes_part(found[0]):
                 self._note(found)
-        self._compared = []
 
     def _note(self, found: tuple[Log, int, int]) -> None:
         self._held.said(self._connection.peer, self._address, *found)

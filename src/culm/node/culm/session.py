@@ -106,7 +106,7 @@ class CulmSession(Session[Event]):
         self._peer_has: dict[Log, int] = {}  # What the peer offered last of each log, as ``_mark`` gives it.
         self._changed = asyncio.Event()
         self._settled = self._peer_settled = 0
-        self._has_compared = False
+        self._compared_up_to = 0  # The number of the last discovery that ``_compared`` has dealt with.
         self._offered_since: set[Log] = set()  # Logs of our own that the peer has offered since the last comparison.
         self._refused: session.Refused | None = None  # What we have answered a caller that we do not talk to.
 
@@ -246,10 +246,12 @@ class CulmSession(Session[Event]):
         def takes_part(log: Log) -> bool:
             return theirs.wants(log) and policy.shares(log)
 
-        self._receipts.end_comparison(self.discovery.named | self._offered_since, takes_part)
+        differ = self.discovery.named | self._offered_since
+        self._source.ask(self._receipts.end_comparison, differ, takes_part)
         self._offered_since.clear()
-        if not self._has_compared:
-            self._has_compared = True
+        is_first = not self._compared_up_to
+        self._compared_up_to = self.discovery.ended
+        if is_first:
             self._fetching.compared(self.discovery.named, takes_part)
         self._check_settled()
 
@@ -264,10 +266,9 @@ class CulmSession(Session[Event]):
 
     def _check_settled(self) -> None:
         """Tell the peer once we have all that we want of it; see whether both sides have said so."""
-        ended = self.discovery.ended
-        if self._fetching.is_idle and ended > self._settled:
-            self._settled = ended
-            self.connection.settle(ended)
+        if self._fetching.is_idle and self._compared_up_to > self._settled:
+            self._settled = self._compared_up_to
+            self.connection.settle(self._settled)
             self.driver.wake()
         if self._has_all:
             self.settled()
@@ -275,7 +276,7 @@ class CulmSession(Session[Event]):
 
     @property
     def _has_all(self) -> bool:
-        return self._fetching.is_idle and 0 < self.discovery.ended <= min(self._settled, self._peer_settled)
+        return self._fetching.is_idle and 0 < self._compared_up_to <= min(self._settled, self._peer_settled)
 
     async def check_done(self) -> None:
         """Set ``done`` once both sides have all, and everything is sent: the peer hears what we hold of its logs."""
@@ -325,6 +326,8 @@ class CulmSession(Session[Event]):
         """Let the inner session and the news go on, which may wait until less is queued."""
         self._outgoing.moved()
         self._flushed.set()
+        if self._receipts.is_pending:
+            self._receipts.send()
 
     def keep_alive(self) -> None:
         """Nothing, because the inner session sends its own sign of life on its stream."""

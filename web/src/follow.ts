@@ -108,7 +108,7 @@ export async function follow(options: Options, tell: (judged: Judged[], cursor: 
       const refused = judged.find(({ reason, verdict }) => verdict === "invalid" && reason !== undefined);
       if (refused !== undefined) throw new Malformed(`entry ${refused.entry.seq}: ${refused.reason}`);
       if (events.some(({ type }) => type === "disagreement")) {
-        throw new Malformed("the node shows entries that contradict each other, so the log may be forked");
+        throw new Malformed("the node shows entries that contradict each other: a fork");
       }
       if (events.some(({ type }) => type === "ended")) throw new Malformed("the node has ended the response");
       reader.refill();

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from selenium import webdriver
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 BROWSES = CHROMIUM.exists() and DRIVER.exists()
+BUNDLE = Path(__file__).parents[2] / "web" / "dist" / "culm.js"
 SECONDS = 60
 
 
@@ -27,6 +32,25 @@ def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
     yield driver
     driver.quit()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}  # noqa: RUF012 - as there
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing of requests."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The origin of a server with the files of a folder."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def waited(browser: webdriver.Chrome, condition: Callable[[], bool]) -> None:

@@ -6,11 +6,8 @@ It needs Debian's ``chromium`` and ``chromium-driver``, and the bundle that ``ma
 from __future__ import annotations
 
 import shutil
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -18,7 +15,7 @@ from culm.bamboo import Identity
 from culm.node.home import Home
 from culm.store import SQLiteStore
 from tests.cli.culm import start
-from tests.web.browsing import BROWSES, chromium, waited
+from tests.web.browsing import BROWSES, BUNDLE, chromium, served, waited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from selenium import webdriver
 
 WEB = Path(__file__).parents[2] / "web"
-BUNDLE = WEB / "dist" / "culm.js"
 pytestmark = [
     pytest.mark.skipif(
         not (BROWSES and BUNDLE.exists()),
@@ -38,23 +34,13 @@ pytestmark = [
 ME = Identity(b"a page".ljust(32))
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}  # noqa: RUF012 - as there
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing of requests."""
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """The origin of a server with the example and the bundle."""
     for file in [*(WEB / "example").iterdir(), BUNDLE]:
         shutil.copy(file, tmp_path)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(tmp_path) as origin:
+        yield origin
 
 
 @pytest.fixture(scope="module")

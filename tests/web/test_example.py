@@ -37,9 +37,10 @@ ME = Identity(b"a page".ljust(32))
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """The origin of a server with the example and the bundle."""
-    for file in [*(WEB / "example").iterdir(), BUNDLE]:
-        shutil.copy(file, tmp_path)
-    with served(tmp_path) as origin:
+    shutil.copytree(WEB / "example", tmp_path / "web" / "example")
+    (tmp_path / "web" / "dist").mkdir()
+    shutil.copy(BUNDLE, tmp_path / "web" / "dist")
+    with served(tmp_path / "web") as origin:
         yield origin
 
 
@@ -87,7 +88,7 @@ def rows(browser: webdriver.Chrome) -> list[list[str]]:
 
 def test_a_page_follows_a_log(browser: webdriver.Chrome, site: str, node: Node) -> None:
     """Entries are verified as they come; a reload goes on; a forged entry is refused, and then the right one taken."""
-    address = f"{site}/index.html#url={node.url}&log={ME.public.hex()}/1"
+    address = f"{site}/example/#url={node.url}&log={ME.public.hex()}/1"
     browser.get(address)
     waited(browser, lambda: len(rows(browser)) == 5)
     assert rows(browser) == [[str(n), "✓ verified", f"text {n}"] for n in range(5, 0, -1)]
@@ -114,6 +115,6 @@ def test_a_page_follows_a_log(browser: webdriver.Chrome, site: str, node: Node) 
 def test_a_page_of_another_site(browser: webdriver.Chrome, site: str, node: Node) -> None:
     """A real browser says where a page is from, and the node does not serve it."""
     other = site.replace("127.0.0.1", "localhost")
-    browser.get(f"{other}/index.html#url={node.url}&log={ME.public.hex()}/1")
+    browser.get(f"{other}/example/#url={node.url}&log={ME.public.hex()}/1")
     waited(browser, lambda: "ended the connection" in browser.find_element("id", "state").text)
     assert rows(browser) == []

@@ -114,6 +114,7 @@ web: $(READY)  ## build and test the package for web pages, web/ (needs node 20 
 	@cd web && npm ci --ignore-scripts --silent
 	@$(BIN)/python -m tests.web.vectors build/web-vectors
 	@cd web && npm run --silent check && npm run --silent build && npm run --silent test
+	@cp web/dist/culm.js src/culm/node/status/page/culm.js  # The status page verifies with it; wheels include it.
 	@$(BIN)/python -m pytest tests/web -m "" -q
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)

@@ -39,6 +39,7 @@ _DIRECTIVE = re.compile(r"#\s*(noqa|type: ignore|pragma|fmt:)")  # for tools, no
 _REASON = re.compile(r"\b(because|so that|otherwise)\b", re.IGNORECASE)
 _ROW = re.compile(r"^\| `(?P<phrase>[^`]+)` \| (?P<where>messages|everywhere) \| (?P<why>[^|]+) \|$", re.MULTILINE)
 _GAP = r"\b[^.;:]{1,40}?\b"  # what "..." in a phrase stands for: a few words of the same sentence
+_BUILT = "culm.js"  # The bundle of `make web`: minified, and with the libraries of others.
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,8 @@ def texts(folder: Path = SOURCE) -> Iterator[Text]:
         yield from _strings(name, ast.parse(source))
         yield from _comments(name, source)
     for path in sorted(path for suffix in ("html", "js") for path in folder.rglob(f"*.{suffix}")):
+        if path.name == _BUILT:
+            continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             kind = "comment" if line.lstrip().startswith(("//", "/*", "*")) else "message"
             yield Text(path.relative_to(SOURCE).as_posix(), number, kind, line)

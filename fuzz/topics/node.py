@@ -214,6 +214,7 @@ _REQUESTS = (
     f"\0/api/log?log={_NAME}/0".encode(),
     f"\0/api/coverage?log={_NAME}/0&low=2&high=9&cells=3".encode(),
     f"\0/api/links?log={_NAME}/0&seq=5&count=9&low=3".encode(),
+    f"\0/api/evidence?log={_NAME}/0&seq=5".encode(),
     b"\x00/api/forks?offset=0&limit=1",
     f"\0/api/proof?log={_NAME}/0".encode(),
     b"\x00/metrics",

@@ -83,6 +83,10 @@ def _no_token(home: Path) -> None:
     (home / "culm.toml").write_text('http_token_file = "/nowhere/token"')
 
 
+def _no_web_token(home: Path) -> None:
+    (home / "culm.toml").write_text('web_token_file = "/nowhere/token"')
+
+
 def _damaged_choices(home: Path) -> None:
     (home / "policy.json").write_text('{"61": {"allow_peers": ["x"]}}')
 
@@ -128,7 +132,8 @@ def _payload_gone(home: Path) -> None:
     [
         (_open_identity, "identities"), (_no_identity_file, "identities"), (_open_folder, "identities"),
         (_open_home, "home"), (_wrong_settings, "configuration"), (_unknown_identity, "configuration"),
-        (_no_clump, "configuration"), (_no_token, "configuration"), (_damaged_choices, "choices"),
+        (_no_clump, "configuration"), (_no_token, "configuration"), (_no_web_token, "configuration"),
+        (_damaged_choices, "choices"),
         (_deep_choices, "choices"), (_no_store, "home"),
         (_damaged_peers, "peers.json"), (_later_peers, "peers.json"), (_peers_of_others, "peers.json"),
         (_other_store, "store"), (_torn_store, "store"), (_payload_gone, "payload files"),

@@ -6,70 +6,48 @@ It needs Debian's ``chromium`` and ``chromium-driver``, and the bundle that ``ma
 from __future__ import annotations
 
 import shutil
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.support.ui import WebDriverWait
 
 from culm.bamboo import Identity
 from culm.node.home import Home
 from culm.store import SQLiteStore
 from tests.cli.culm import start
+from tests.web.browsing import BROWSES, BUNDLE, chromium, served, waited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+    from selenium import webdriver
+
 WEB = Path(__file__).parents[2] / "web"
-BUNDLE = WEB / "dist" / "culm.js"
 pytestmark = [
     pytest.mark.skipif(
-        not (CHROMIUM.exists() and DRIVER.exists() and BUNDLE.exists()),
-        reason=f"{CHROMIUM}, {DRIVER} or {BUNDLE} is not there (Debian: chromium, chromium-driver; make web)",
+        not (BROWSES and BUNDLE.exists()),
+        reason="there is no Chromium, or no bundle (Debian: chromium, chromium-driver; make web)",
     ),
     pytest.mark.xdist_group("browser"),
     pytest.mark.subprocess,
 ]
 ME = Identity(b"a page".ljust(32))
-SECONDS = 60
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}  # noqa: RUF012 - as there
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing of requests."""
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """The origin of a server with the example and the bundle."""
-    for file in [*(WEB / "example").iterdir(), BUNDLE]:
-        shutil.copy(file, tmp_path)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path)))
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    shutil.copytree(WEB / "example", tmp_path / "web" / "example")
+    (tmp_path / "web" / "dist").mkdir()
+    shutil.copy(BUNDLE, tmp_path / "web" / "dist")
+    with served(tmp_path / "web") as origin:
+        yield origin
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """A Chromium without a window."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
-        options.add_argument(argument)
-    options.add_argument(f"--user-data-dir={tmp_path_factory.mktemp('chromium')}")
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
+    yield from chromium(tmp_path_factory.mktemp("chromium"))
 
 
 class Node(NamedTuple):
@@ -108,32 +86,27 @@ def rows(browser: webdriver.Chrome) -> list[list[str]]:
     return found
 
 
-def wait(browser: webdriver.Chrome, condition: Callable[[], bool]) -> None:
-    """Wait for what the page shows."""
-    WebDriverWait(browser, SECONDS, poll_frequency=0.05).until(lambda _: condition(), f"{rows(browser)}")
-
-
 def test_a_page_follows_a_log(browser: webdriver.Chrome, site: str, node: Node) -> None:
     """Entries are verified as they come; a reload goes on; a forged entry is refused, and then the right one taken."""
-    address = f"{site}/index.html#url={node.url}&log={ME.public.hex()}/1"
+    address = f"{site}/example/#url={node.url}&log={ME.public.hex()}/1"
     browser.get(address)
-    wait(browser, lambda: len(rows(browser)) == 5)
+    waited(browser, lambda: len(rows(browser)) == 5)
     assert rows(browser) == [[str(n), "✓ verified", f"text {n}"] for n in range(5, 0, -1)]
 
     node.append("live")
-    wait(browser, lambda: len(rows(browser)) == 6)
+    waited(browser, lambda: len(rows(browser)) == 6)
     assert rows(browser)[0] == ["6", "✓ verified", "live"]
 
     browser.refresh()
-    wait(browser, lambda: "behind entry 6" in browser.find_element("id", "state").text)
+    waited(browser, lambda: "behind entry 6" in browser.find_element("id", "state").text)
     assert rows(browser) == []
     node.append("after the reload")
-    wait(browser, lambda: len(rows(browser)) == 1)
+    waited(browser, lambda: len(rows(browser)) == 1)
     assert rows(browser) == [["7", "✓ verified", "after the reload"]]
 
     browser.find_element("id", "forge").click()
     node.append("to be forged")
-    wait(browser, lambda: len(rows(browser)) == 3)
+    waited(browser, lambda: len(rows(browser)) == 3)
     right, forged, _ = rows(browser)
     assert forged == ["8", "✗ invalid: the author has not signed it", "to be forged"]
     assert right == ["8", "✓ verified", "to be forged"]
@@ -142,6 +115,6 @@ def test_a_page_follows_a_log(browser: webdriver.Chrome, site: str, node: Node) 
 def test_a_page_of_another_site(browser: webdriver.Chrome, site: str, node: Node) -> None:
     """A real browser says where a page is from, and the node does not serve it."""
     other = site.replace("127.0.0.1", "localhost")
-    browser.get(f"{other}/index.html#url={node.url}&log={ME.public.hex()}/1")
-    wait(browser, lambda: "ended the connection" in browser.find_element("id", "state").text)
+    browser.get(f"{other}/example/#url={node.url}&log={ME.public.hex()}/1")
+    waited(browser, lambda: "ended the connection" in browser.find_element("id", "state").text)
     assert rows(browser) == []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from culm.bamboo import Entry, Identity, audit, certificate_pool, encode_varu64, lipmaa, path, spine, yamf_hash
 from culm.bamboo.entry import encode_unsigned
-from culm.bamboo.lipmaa import links_across
+from culm.bamboo.lipmaa import has_lipmaalink, links_across
 from culm.bamboo.verification import check_payload, is_authentic
 from culm.errors import MalformedEntry, PayloadMismatch, PayloadSizeMismatch
 from culm.intervals import At, Connection, FromGreatest, Regular, Request
@@ -59,10 +59,11 @@ def _same_number(made: _Made) -> None:
 
 def _other_link(made: _Made) -> None:
     """An entry whose link is to an entry that nobody has."""
-    seq = made.some().seq
-    if seq > 1:
-        wrong = yamf_hash(made.rng.randbytes(4))
-        made.add(made.log.make(seq, b"other link", **{made.rng.choice(["backlink", "lipmaalink"]): wrong}))
+    seq, wrong = made.some().seq, yamf_hash(made.rng.randbytes(4))
+    if has_lipmaalink(seq) and made.rng.random() < 0.5:
+        made.add(made.log.make(seq, b"other link", lipmaalink=wrong))
+    elif seq > 1:
+        made.add(made.log.make(seq, b"other link", backlink=wrong))
 
 
 def _behind_the_end(made: _Made) -> None:

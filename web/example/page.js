@@ -3,7 +3,7 @@
 // "Forge the next one" does what a lying node or proxy could do: it changes one byte of what comes next, before the page
 // has looked at it. The page refuses that and hangs up, as with a real lie, and goes on behind the last verified entry.
 
-import { bestCheck, follow, unhex } from "./culm.js";
+import { bestCheck, follow, unhex } from "../dist/culm.js";
 
 const MOST_ROWS = 500; // Entries that are shown, so that a long log does not fill the memory of the page.
 const RETRY_MS = 1000;

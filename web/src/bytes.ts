@@ -26,6 +26,15 @@ export function unhex(text: string): Bytes {
   return Uint8Array.from({ length: text.length / 2 }, (_, at) => parseInt(text.slice(2 * at, 2 * at + 2), 16));
 }
 
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/** A key as Culm writes it: 43 letters and digits (docs/specs/bushbaby.md, "Base62"). */
+export function base62(key: Bytes): string {
+  let text = "";
+  for (let rest = BigInt(`0x${hex(key)}`); text.length < 43; rest /= 62n) text = DIGITS[Number(rest % 62n)] + text;
+  return text;
+}
+
 export function equal(one: Bytes, other: Bytes): boolean {
   return one.length === other.length && one.every((byte, at) => byte === other[at]);
 }

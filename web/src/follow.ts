@@ -53,21 +53,33 @@ export class Judge {
     return this.#auditor.save();
   }
 
-  /** Judge entries that come one after the other. Signatures are checked side by side. */
+  /**
+   * Judge entries that come one after the other, up to the first that is invalid. What is behind that one is not looked
+   * at: it would be remembered as the newest entry, and nobody would ask for the right one in front of it any more.
+   * Signatures are checked side by side.
+   */
   async judge(items: readonly Pick<Received, "entry" | "payload">[]): Promise<Judged[]> {
     const authentic = await Promise.all(items.map(({ entry }) => isAuthentic(entry, this.#check)));
-    return items.map(({ entry, payload }, at) => {
-      const reason = this.#objection(entry, payload, authentic[at]!);
-      if (reason !== undefined) return { entry, payload, verdict: "invalid", reason };
-      const hasPath = this.#auditor.add(entry);
-      const fork = this.#auditor.fork;
-      if (fork !== undefined && entry.seq >= fork.position) {
-        return { entry, payload, verdict: "invalid", reason: `the author has forked the log at ${fork.position}` };
-      }
-      return hasPath
-        ? { entry, payload, verdict: "verified", reason: undefined }
-        : { entry, payload, verdict: "unverified", reason: "no path of links leads to entry 1 yet" };
-    });
+    const judged: Judged[] = [];
+    for (const [at, { entry, payload }] of items.entries()) {
+      const one = this.#judgeOne(entry, payload, authentic[at]!);
+      judged.push(one);
+      if (one.verdict === "invalid") break;
+    }
+    return judged;
+  }
+
+  #judgeOne(entry: Entry, payload: Bytes | undefined, isSigned: boolean): Judged {
+    const reason = this.#objection(entry, payload, isSigned);
+    if (reason !== undefined) return { entry, payload, verdict: "invalid", reason };
+    const hasPath = this.#auditor.add(entry);
+    const fork = this.#auditor.fork;
+    if (fork !== undefined && entry.seq >= fork.position) {
+      return { entry, payload, verdict: "invalid", reason: `the author has forked the log at ${fork.position}` };
+    }
+    return hasPath
+      ? { entry, payload, verdict: "verified", reason: undefined }
+      : { entry, payload, verdict: "unverified", reason: "no path of links leads to entry 1 yet" };
   }
 
   #objection(entry: Entry, payload: Bytes | undefined, isSigned: boolean): string | undefined {
@@ -105,10 +117,10 @@ export async function follow(options: Options, tell: (judged: Judged[], cursor: 
       const judged = await judge.judge(events.filter((event) => event.type === "entry"));
       if (signal?.aborted) return;
       if (judged.length > 0) tell(judged, judge.cursor());
-      const refused = judged.find(({ reason, verdict }) => verdict === "invalid" && reason !== undefined);
-      if (refused !== undefined) throw new Malformed(`entry ${refused.entry.seq}: ${refused.reason}`);
+      const refused = judged.at(-1);
+      if (refused?.verdict === "invalid") throw new Malformed(`entry ${refused.entry.seq}: ${refused.reason}`);
       if (events.some(({ type }) => type === "disagreement")) {
-        throw new Malformed("the node shows entries that contradict each other, so the log may be forked");
+        throw new Malformed("the node shows entries that contradict each other: a fork");
       }
       if (events.some(({ type }) => type === "ended")) throw new Malformed("the node has ended the response");
       reader.refill();

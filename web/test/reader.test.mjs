@@ -80,6 +80,20 @@ test("a forged entry is refused, and the right one is taken behind it", async ()
   assert.equal((await judge.judge([events[3]]))[0].verdict, "verified");
 });
 
+test("what comes behind a forged entry is not judged, so that the right one can still come in front of it", async () => {
+  const [talk] = talks;
+  const events = played(talk).events;
+  const judge = new culm.Judge(culm.unhex(talk.author), BigInt(talk.log), check);
+  const { entry, payload } = events[3];
+  const signature = entry.signature.slice();
+  signature[0] ^= 1;
+  const forged = { entry: culm.assemble({ ...entry, signature }), payload };
+  const judged = await judge.judge([...events.slice(0, 3), forged, ...events.slice(4, 9)]);
+  assert.deepEqual(judged.map(({ verdict }) => verdict), ["verified", "verified", "verified", "invalid"]);
+  assert.equal(judge.last, 3n);
+  assert.equal(culm.Auditor.restore(judge.cursor()).last, 3n);
+});
+
 const AUTHOR = new Uint8Array(32);
 for (const [name, bytes] of Object.entries({
   "data that nobody asked for": "8001aa",

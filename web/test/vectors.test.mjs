@@ -25,6 +25,12 @@ test("numbers are written in the shortest form, and longer forms are refused", (
   }
 });
 
+test("keys as text", () => {
+  assert.equal(culm.base62(new Uint8Array(32)), "0".repeat(43));
+  assert.equal(culm.base62(new Uint8Array(32).fill(255)), "yhjskwdA6OZ1AL1YmHWZWm8LLG7HjnuCA2j5rOw8Xp1");
+  assert.equal(culm.base62(Uint8Array.from({ length: 32 }, (_, at) => at)), "003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf");
+});
+
 test("links, paths and certificate pools", () => {
   for (const row of vectors("paths")) {
     const seq = BigInt(row.seq);

@@ -364,13 +364,13 @@ def _misconfigured(home: Home, settings: Settings) -> Iterator[Finding]:
             f"identity {settings['identity']!r} is not in this home",
             "culm identity list shows the names; correct identity in the configuration",
         )
-    if settings["http_token_file"] is not None:
+    for name in ("http_token_file", "web_token_file"):
+        if settings[name] is None:
+            continue
         try:
-            read_private(Path(settings["http_token_file"]))
+            read_private(Path(settings[name]))
         except ConfigError as error:
-            yield _problem(
-                "configuration", f"http_token_file: {error}", "make this file, with mode 0600, or delete the line"
-            )
+            yield _problem("configuration", f"{name}: {error}", "make this file, with mode 0600, or delete the line")
     urls = [*settings["listen"], *(peer.url for peer in settings.peers)]
     bushbaby = [url for url in urls if scheme_of(url).needs_clump]
     if bushbaby and settings.clump is None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import MAX_U64, certificate_pool, has_lipmaalink, lipmaa, path
+from culm.bamboo import MAX_U64, Entry, certificate_pool, has_lipmaalink, lipmaa, path
+from culm.bamboo.verification import is_authentic
 from culm.errors import NotHeld
 from culm.node.status import holdings
 from culm.store import SQLiteStore
@@ -47,6 +48,17 @@ def test_the_clumps_of_a_log(store: SQLiteStore) -> None:
     expected = {log_text(WHOLE): ["(no clump)", "work"], log_text(GAPPY): None, log_text(FORKED): None}
     assert expected == {log["log"]: log["clumps"] for log in holdings.logs(store)["logs"]}
     assert ["(no clump)", "work"] == holdings.log(store, WHOLE)["clumps"]
+
+
+def test_evidence(store: SQLiteStore) -> None:
+    """A browser gets the entries of the path down to entry 1, as signed; none where the path is not verified."""
+    found = holdings.evidence(store, WHOLE, 18)["entries"]
+    entries = [Entry.decode(bytes.fromhex(text)) for text in found]
+    assert [1, 4, 13, 17, 18] == [entry.seq for entry in entries] == path(18, 1)[::-1]
+    assert all(map(is_authentic, entries))
+    for log, seq in ((GAPPY, 31), (FORKED, 9), (WHOLE, 21), ((bytes(32), 0), 1)):
+        with pytest.raises(NotHeld):
+            holdings.evidence(store, log, seq)
 
 
 def test_pages_are_bounded(store: SQLiteStore) -> None:

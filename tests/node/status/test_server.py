@@ -47,6 +47,8 @@ LOG = quote(log_text((build_log(1, seed=2).identity.public, 2)), safe="")
 PATHS = [
     "/",
     "/app.js",
+    "/verify.js",
+    "/culm.js",
     "/style.css",
     "/favicon.svg",
     "/api/overview",
@@ -54,6 +56,7 @@ PATHS = [
     f"/api/log?log={LOG}",
     f"/api/coverage?log={LOG}&low=2&high=30&cells=10",
     f"/api/links?log={LOG}&seq=13&count=20",
+    f"/api/evidence?log={LOG}&seq=13",
     "/api/forks",
     "/metrics",
     "/healthz",

@@ -151,6 +151,18 @@ def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | N
     }
 
 
+def evidence(store: ReadableStore, which: Log, seq: int) -> Plain:
+    """The entries by which a browser verifies one by itself: the path down to entry 1, in ascending order, as hex.
+
+    ``NotHeld`` if one of them is not verified. A path has at most some 120 entries of 322 bytes.
+    """
+    entries = [store.verified_entry(which, member) for member in reversed(path(seq, 1))]
+    found = [entry.encoded.hex() for entry in entries if entry is not None]
+    if len(found) < len(entries):
+        raise NotHeld(f"the store has no verified path from entry {seq} of {log_text(which)} to entry 1")
+    return {"entries": found}
+
+
 def forks(store: ReadableStore, offset: int, limit: int) -> Plain:
     """A page of the forked logs, each with the proof of its lowest position."""
     survey = store.survey()

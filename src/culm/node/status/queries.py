@@ -120,6 +120,10 @@ def _links(query: Query) -> Question:
     )
 
 
+def _evidence(query: Query) -> Question:
+    return partial(holdings.evidence, which=log(query), seq=number(query, "seq", 1, least=1))
+
+
 def _forks(query: Query) -> Question:
     offset = number(query, "offset", 0, most=2**32)
     return partial(holdings.forks, offset=offset, limit=number(query, "limit", 20, most=holdings.MOST_LOGS))
@@ -130,6 +134,7 @@ QUESTIONS: dict[str, Callable[[Query], Question]] = {
     "log": _log,
     "coverage": _coverage,
     "links": _links,
+    "evidence": _evidence,
     "forks": _forks,
 }
 """By the last part of the address: what makes a question of a query."""

@@ -228,8 +228,11 @@ async def _explained(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _page() -> dict[str, tuple[str, bytes]]:
-    """The page's files: content type and bytes by name."""
-    found = {}
+    """The page's files: content type and bytes by name.
+
+    ``culm.js`` is built from ``web/`` where node is. Elsewhere it is an empty module, and the page shows no tick.
+    """
+    found = {"culm.js": (_TYPES["js"], b"export {};\n")}
     for file in files("culm.node.status").joinpath("page").iterdir():
         kind = _TYPES.get(file.name.rpartition(".")[2])
         if kind is not None:

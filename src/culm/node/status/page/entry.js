@@ -12,8 +12,8 @@ const KINDS = {
   n: "Not held here",
 };
 
-/** The chosen entry, and the pool with which it is verified; `choose(seq)` goes to another one. */
-export function entryFacts(links, choose) {
+/** The chosen entry, and the pool with which it is verified; `choose(seq)` goes to another one; `tick` is shown below. */
+export function entryFacts(links, choose, tick) {
   const kind = letter(links.held[links.chosen]);
   const entry = links.entry;
   const down = links.path_held
@@ -53,6 +53,7 @@ export function entryFacts(links, choose) {
       {},
       h("h3", {}, `Entry ${number(links.chosen)}`),
       h("p", {}, `${KINDS[kind]}.`),
+      tick,
       entry &&
         h(
           "dl",

@@ -9,6 +9,7 @@ import { forkCard } from "/forks.js";
 import { entriesIn, graph } from "/graph.js";
 import { legend, trouble } from "/legend.js";
 import { badges } from "/logs.js";
+import { verifyHere } from "/verify.js";
 
 const CELLS_SHOWN = 240;
 
@@ -179,7 +180,9 @@ export function logView(root, [author, id], query) {
       document.activeElement.dispatchEvent(new MouseEvent("click"));
     });
     replace(drawing, svg);
-    replace(facts, ...entryFacts(links, choose));
+    const tick = h("p", { class: "tick", role: "status" });
+    replace(facts, ...entryFacts(links, choose, tick));
+    verifyHere(tick, log, links);
     bar.firstChild.value = links.chosen;
     markChosen(picture, links.chosen);
     at.shown = links;

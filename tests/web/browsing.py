@@ -1,0 +1,62 @@
+"""A Chromium for the tests of pages."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.ui import WebDriverWait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
+BROWSES = CHROMIUM.exists() and DRIVER.exists()
+BUNDLE = Path(__file__).parents[2] / "web" / "dist" / "culm.js"
+SECONDS = 60
+
+
+def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
+    """A browser without a window, with its files in a folder."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
+        options.add_argument(argument)
+    options.add_argument(f"--user-data-dir={folder}")
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    extensions_map = {**SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}  # noqa: RUF012 - as there
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing of requests."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The origin of a server with the files of a folder."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def waited(browser: webdriver.Chrome, condition: Callable[[], bool]) -> None:
+    """Wait for what the page shows; the error has the page's text."""
+    try:
+        WebDriverWait(browser, SECONDS, poll_frequency=0.05).until(lambda _: condition())
+    except Exception as error:
+        text = browser.execute_script("return document.body.innerText")
+        raise AssertionError(text) from error

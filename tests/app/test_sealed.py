@@ -58,6 +58,7 @@ def test_a_reader_a_carrier_and_the_author(tmp_path: Path) -> None:
     run_really(main)
 
 
+@pytest.mark.slow
 def test_many_at_once(tmp_path: Path) -> None:
     """Many payloads are sealed one by one, for the same readers; a wrong reader publishes none of them."""
     payloads: list[bytes | str] = [b"", "t\u00e9xt", LARGE, *(b"%d" % number for number in range(1200))]

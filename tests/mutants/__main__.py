@@ -84,7 +84,7 @@ class Runner:
             for stage in stages(mutant.module):
                 limit = max(_LEAST_SECONDS, _PATIENCE * self._without(copy, stage))
                 place.write_text(mutant.source, encoding="utf-8")
-                noticed = self._fails(copy, stage, limit)
+                noticed = self._failure(copy, stage, limit) is not None
                 shutil.copyfile(path, place)
                 if noticed:
                     return " ".join(Path(part).name for part in stage)
@@ -97,22 +97,26 @@ class Runner:
         """The seconds that the tests take as the code is."""
         if tuple(stage) not in self._seconds:
             began = time.monotonic()
-            if self._fails(copy, stage, 3600):
-                raise Broken(f"pytest {' '.join(stage)} fails without a mutant; run it alone and mend that first")
+            if (failure := self._failure(copy, stage, 3600)) is not None:
+                raise Broken(f"pytest {' '.join(stage)} fails without a mutant; mend that first:\n{failure}")
             self._seconds[tuple(stage)] = time.monotonic() - began
         return self._seconds[tuple(stage)]
 
     @staticmethod
-    def _fails(copy: Path, stage: list[str], limit: float) -> bool:
+    def _failure(copy: Path, stage: list[str], limit: float) -> str | None:
+        """How the tests failed, in a line or two; None if they passed."""
         # No bytecode: it is told apart by the second in which a file changed, and two mutants fit into one.
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
         environment["CULM_QUICK_SECONDS"] = str(limit)  # A test that is slow today notices no mutant.
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *stage]
         try:
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False)
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False, text=True
+            )
         except subprocess.TimeoutExpired:
-            return True
-        return done.returncode != 0
+            return f"no end after {limit:.0f} s"
+        lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))]
+        return "\n".join(lines[-3:] or [done.stderr]) if done.returncode else None
 
 
 def main(arguments: list[str]) -> int:

@@ -352,6 +352,7 @@ def test_bad_frames(party: Party, sent: bytes, reason: str, caplog: pytest.LogCa
     assert re.search(reason, caplog.text)
 
 
+@pytest.mark.slow
 def test_a_huge_frame_needs_no_memory(party: Party) -> None:
     """The content of a frame that claims 4 EiB is taken as it comes: messages in it are heard, and nothing is kept."""
 

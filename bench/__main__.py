@@ -31,6 +31,7 @@ from bench import (
     storage,
     verification,
     views,
+    web,
 )
 from bench.harness import Figure, from_json, report
 
@@ -60,6 +61,7 @@ BENCHMARKS = {
     "sizing": sizing.run,
     "views": views.run,
     "storage": storage.run,
+    "web": web.run,
 }
 
 

@@ -32,6 +32,7 @@ from bench import (
     storage,
     verification,
     views,
+    web,
 )
 from bench.harness import Figure, from_json, report
 
@@ -62,6 +63,7 @@ BENCHMARKS = {
     "sizing": sizing.run,
     "views": views.run,
     "storage": storage.run,
+    "web": web.run,
 }
 
 

@@ -73,7 +73,7 @@ def report(figures: Sequence[Figure], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps([to_json(figure) for figure in figures], indent=2))
         return
-    width = max(len(figure.name) for figure in figures)
+    width = max((len(figure.name) for figure in figures), default=0)
     for figure in figures:
         line = f"{figure.name:{width}}  {figure.value:12,.1f} {figure.unit:12}"
         if figure.ratio is not None:

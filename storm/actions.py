@@ -33,6 +33,7 @@ from culm.types import Log
 from storm.content import all_logs, author_identity, make_payload, some_range
 from storm.ledger import log_name
 from storm.member import PORTS, Member
+from storm.pages import Page
 from storm.telling import wishes
 
 if TYPE_CHECKING:
@@ -285,6 +286,19 @@ async def stranger(world: World, random: Random) -> None:
     await host.start(talk())
 
 
+async def page(world: World, random: Random) -> None:
+    """A web page reads a log of a node for a while."""
+    member = one_up(world, random)
+    clump, log = random.choice(member.plan.clumps), random.choice(all_logs(world.plan))
+    host = Host(world.loop, "page", f"10.7.0.{random.randrange(1, 4)}", None, random)
+    world.network.add(host)
+    world.happened("pages", f"a page reads {log_name(log)} from {member}")
+    reading = host.start(Page(world, member.url("ws", clump), log).read())
+    await world.sleep(random.uniform(1.0, 12.0))
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+
+
 # -- machines --------------------------------------------------------------------------------------------------------
 
 
@@ -510,5 +524,6 @@ ACTIONS: dict[str, tuple[int, Callable[[World, Random], Awaitable[None]]]] = {
     "call": (3, call),
     "stranger": (3, stranger),
     "fold": (3, fold),
+    "page": (0, page),  # Where nodes serve pages.
     "share in a clump": (0, share_in_a_clump),  # Where there are several clumps.
 }

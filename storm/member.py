@@ -25,13 +25,14 @@ from culm.store import SQLiteStore, ToolStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
 from culm.testing.simulation.host import Host
 from culm.types import Log
+from storm.pages import AnyAddress
 from storm.watch import StoreWatch
 
 if TYPE_CHECKING:
     from storm.plan import NodePlan
     from storm.world import World
 
-PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005}
+PORTS = {"culm": 7001, "bushbaby": 7002, "intervals": 7003, "proposals": 7004, "negentropy": 7005, "ws": 7006}
 _LOOK_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _STARTED = 1_700_000_000.0  # Seconds since 1970 when a world begins.
@@ -122,6 +123,7 @@ class Member:
             proposals=plan.proposals,
             download=plan.download,
             upload=plan.upload,
+            web=AnyAddress(),
             surroundings=Surroundings(
                 collect=lambda: None,  # that depends on what ran before
                 secret_bytes=self.random.randbytes,
@@ -220,7 +222,8 @@ class Member:
         return _STARTED + self.world.loop.time()
 
     def _listeners(self, clump: bytes) -> list[PeerUrl]:
-        return [PeerUrl(scheme, self.address, port(scheme, clump)) for scheme in self.plan.listens]
+        schemes = [*self.plan.listens, *(["ws"] if self.world.plan.serves_pages else [])]
+        return [PeerUrl(scheme, self.address, port(scheme, clump)) for scheme in schemes]
 
     def _watching(self, look: Callable[[], None]) -> None:
         try:

@@ -85,7 +85,10 @@ class EventPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole seed. ``sizes``: the payloads' sizes to draw from, in bytes. ``seconds``: how long the storm lasts."""
+    """A whole seed. ``sizes``: the payloads' sizes to draw from, in bytes. ``seconds``: how long the storm lasts.
+
+    ``serves_pages``: the nodes also listen for web pages.
+    """
 
     seed: int
     nodes: tuple[NodePlan, ...]
@@ -96,6 +99,7 @@ class Plan:
     trouble: float
     slow: float
     events: tuple[EventPlan, ...]
+    serves_pages: bool
 
     def random(self, part: str) -> Random:
         """The random numbers of a part."""
@@ -144,6 +148,8 @@ def draw(seed: int) -> Plan:
     seconds = random.uniform(5.0, 20.0)
     kinds = _kinds(random)
     kinds += _clump_kinds(Random(f"{seed}/sharing"), clumps)
+    pages = _page_kinds(Random(f"{seed}/pages"))
+    kinds += pages
     events = sorted(EventPlan(random.uniform(0.0, seconds), kind) for kind in kinds)
     return Plan(
         seed,
@@ -155,6 +161,7 @@ def draw(seed: int) -> Plan:
         trouble=random.choice((0.0, 0.2, 0.5, 0.9)),
         slow=random.choice((0.0, 0.0, 0.3)),
         events=tuple(events),
+        serves_pages=bool(pages),
     )
 
 
@@ -291,3 +298,8 @@ def _kinds(random: Random) -> list[str]:
 def _clump_kinds(random: Random, clumps: Sequence[Sequence[bytes]]) -> list[str]:
     """What happens besides in a world of several clumps."""
     return ["share in a clump"] * random.randrange(4) if len(set(clumps)) > 1 or len(clumps[0]) > 1 else []
+
+
+def _page_kinds(random: Random) -> list[str]:
+    """What web pages do in a seventh of the worlds: their connections change how all others of a world come out."""
+    return ["page"] * random.randrange(1, 5) if random.random() < 1 / 7 else []

@@ -512,7 +512,8 @@ class Node:
         """Listen for peers; returns the address to give them, with the real port, and for ``culm://`` with the key.
 
         ``culm://``, ``bushbaby://``, ``intervals://``, ``proposals://`` or ``negentropy://HOST:PORT``; port 0 is any
-        free one. ``ConfigError`` if the address cannot be used.
+        free one. ``ws://`` and ``wss://HOST:PORT`` are for web pages, and ``config.web`` says for which.
+        ``ConfigError`` if the address cannot be used.
         """
         place = PeerUrl.parse(url, schemes=LISTENER_SCHEMES, may_be_zero=True)
         self._check_clump(place)

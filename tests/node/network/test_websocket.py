@@ -374,6 +374,21 @@ def test_a_huge_frame_needs_no_memory(party: Party) -> None:
     assert run(main)
 
 
+def test_many_tiny_frames(party: Party, log: LogBuilder) -> None:
+    """Beyond a first thousand, frames are taken at 500 a second: each costs far more than its bytes."""
+
+    async def talk(reader: Any, writer: Any) -> float:
+        await opened(reader, writer)
+        began = asyncio.get_running_loop().time()
+        writer.write(frame(0x82, b"") * 2000 + frame(0x82, request_of(log)))
+        found = b""
+        while expected_of(log) not in found:
+            found += (await unframed(reader))[1]
+        return asyncio.get_running_loop().time() - began
+
+    assert 1.5 < told(party, talk) < 3
+
+
 def test_pings_that_are_not_read(party: Party) -> None:
     """A caller that pings without end and reads nothing is not read from, and then dropped as every silent peer."""
 

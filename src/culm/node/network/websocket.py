@@ -4,8 +4,8 @@ Browsers cannot open TCP connections. After the handshake the content of all bin
 stream of the protocol inside. Where a message begins or ends means nothing.
 
 ``wsproto`` does no I/O and hands out the content of a frame while it comes. So a frame of any claimed size needs no
-memory here. What a caller can still do is send many tiny frames, because a frame costs far more than its bytes. Little
-is therefore read at once, and other tasks have their turn in between: a reader of logs only sends requests.
+memory here. What a caller can still do is send many tiny frames, because a frame costs far more than its bytes. So
+frames have a rate, which a reader of logs stays far below, and little is read at once, so that others have their turn.
 
 Extensions are not accepted. Compression would be of no use for hashes and signatures, and a few bytes could stand for
 many.
@@ -19,10 +19,12 @@ from typing import Any, cast
 from culm.errors import ConfigError, NetworkError, RemoteProtocolError
 from culm.node.network.webaccess import PROTOCOL, WebAccess
 from culm.node.sessions.tasks import reason_of
-from culm.node.sharing.rates import Streams, unsent
+from culm.node.sharing.rates import Bucket, Streams, unsent
+from culm.node.surroundings import clock
 
 _READ_BYTES = 4096  # Parsed in one go: a thousand empty frames at most, some milliseconds.
 _MOST_HEAD = 16 * 1024  # Bytes of the caller's HTTP request; browsers send a few hundred, and cookies.
+_FRAMES = 500.0  # A second, beyond a first thousand: a hundredth of the CPU. A page sends some for each thing it gets.
 _MOST_UNSENT = 64 * 1024  # Bytes of answers to pings that the caller has not taken, before no more is read from it.
 
 
@@ -87,6 +89,7 @@ class _Reader:
     def __init__(self, reader: asyncio.StreamReader, writer: _Writer, connection: Any) -> None:  # noqa: ANN401
         self._reader, self._writer, self._connection = reader, writer, connection
         self._content = bytearray()
+        self._frames = Bucket(_FRAMES)
         self._is_over = False
 
     async def read(self, size: int) -> bytes:
@@ -95,20 +98,22 @@ class _Reader:
             data = await self._reader.read(_READ_BYTES)
             if not data:
                 break
-            self._receive(data)
+            frames = self._receive(data)
+            await asyncio.sleep(self._frames.reserve(frames, clock()))
             if unsent(cast("asyncio.StreamWriter", self._writer)) > _MOST_UNSENT:
                 await self._writer.drain()
-            await asyncio.sleep(0)
         some = bytes(self._content[:size])
         del self._content[:size]
         return some
 
-    def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> int:
+        """Take bytes of the caller; how many frames, or parts of frames, they have."""
         from wsproto import events  # noqa: PLC0415 - an extra
         from wsproto.connection import ConnectionState  # noqa: PLC0415
 
+        frames = 0
         self._connection.receive_data(data)
-        for event in self._connection.events():
+        for frames, event in enumerate(self._connection.events(), 1):
             match event:
                 case events.BytesMessage():
                     self._content += event.data
@@ -120,9 +125,10 @@ class _Reader:
                         raise RemoteProtocolError(f"the peer broke the rules of WebSocket: {event.reason}")
                     self._writer.answer_end(event)
                     self._is_over = True
-                    return
+                    return frames
                 case events.TextMessage():
                     raise RemoteProtocolError("the peer sent text in a WebSocket, but intervals are binary messages")
+        return frames
 
 
 async def upgraded(streams: Streams, access: WebAccess, seconds: float) -> Streams:

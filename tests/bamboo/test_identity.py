@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.pwhash import argon2id
 
-from culm.bamboo import Identity, is_authentic, keyfile, yamf_hash
+from culm.bamboo import Entry, Identity, is_authentic, keyfile, yamf_hash
 from culm.bamboo import identity as identity_module
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
@@ -90,6 +91,22 @@ def test_create_entry() -> None:
     assert (None, link) == (entry.lipmaalink, entry.backlink)
     with pytest.raises(ValueError, match="needs a lipmaalink"):
         SOMEBODY.create_entry(log_id=7, seq=4, backlink=link, lipmaalink=None, size=0, payload_hash=link)
+
+
+@pytest.mark.parametrize(
+    ("seq", "lipmaa", "is_end"), [(1, None, False), (2, None, True), (4, yamf_hash(b"far back"), False)]
+)
+def test_a_new_entry_is_what_its_bytes_say(seq: int, lipmaa: bytes | None, *, is_end: bool) -> None:
+    """All fields of a new entry are those that a reader finds in its bytes."""
+    link = yamf_hash(b"") if seq > 1 else None
+    other = lipmaa or link
+    entry = SOMEBODY.create_entry(
+        log_id=7, seq=seq, backlink=link, lipmaalink=other, size=9, payload_hash=yamf_hash(b"payload"), is_end=is_end
+    )
+    names = [field.name for field in fields(Entry) if not field.name.startswith("_")]
+    decoded = Entry.decode(entry.encoded)
+
+    assert {name: getattr(decoded, name) for name in names} == {name: getattr(entry, name) for name in names}
 
 
 # -- the file's text -------------------------------------------------------------------------------------------

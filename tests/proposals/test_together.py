@@ -13,7 +13,7 @@ from culm.errors import ProtocolError
 from culm.proposals import EVERYTHING, Eagerness
 from culm.proposals.messages import Wish
 from culm.testing.builders import LogBuilder
-from culm.transfer import EntryReceived
+from culm.transfer import EntriesReceived, EntryReceived, apart
 from tests.changed import changed
 from tests.proposals.examples import IDENTITY
 from tests.proposals.victim import Victim, offer, pay
@@ -41,9 +41,17 @@ def sent() -> bytes:
     return b"\x00\x00" + b"".join(head(seq) + pay(seq, LOG) for seq in range(1, LAST + 1))
 
 
-def outcome(proposal: Proposal, wish: Eagerness, held: tuple[int, ...], data: bytes, cuts: list[int]) -> Any:
-    """The events, the fault, what is said and sent in answer, and where the peer's items are."""
-    victim = Victim(*held, log=LOG).control(proposal).confirms(wish)
+def outcome(
+    proposal: Proposal,
+    wish: Eagerness,
+    held: tuple[int, ...],
+    data: bytes,
+    cuts: list[int],
+    *,
+    together: bool = False,
+) -> Any:
+    """The events, one for each item; the fault; what is said and sent in answer; where the peer's items are."""
+    victim = Victim(*held, log=LOG, together=together).control(proposal).confirms(wish)
     fault = ""
     try:
         for low, high in zip([0, *cuts], [*cuts, len(data)], strict=True):
@@ -53,7 +61,7 @@ def outcome(proposal: Proposal, wish: Eagerness, held: tuple[int, ...], data: by
     said = victim.connection.control_to_send(), victim.connection.data_to_send()
     living = victim.connection.exchanges.values()
     places = [(one.incoming.index, one.incoming.offset, list(one.incoming.passed), one.said) for one in living]
-    return victim.events, fault, said, places
+    return apart(victim.events), fault, said, places
 
 
 ALL = EVERYTHING
@@ -76,9 +84,19 @@ def test_the_same_with_the_core_and_without(monkeypatch: pytest.MonkeyPatch, cas
         bad = changed(rng, data)
         cuts = sorted(rng.sample(range(len(bad)), rng.choice((0, 0, 1, 5))))
         with_core = outcome(proposal, wish, held, bad, cuts)
+        assert outcome(proposal, wish, held, bad, cuts, together=True) == with_core
         with monkeypatch.context() as patch:
             patch.setattr(native, "core", None)
             assert outcome(proposal, wish, held, bad, cuts) == with_core
+
+
+def test_entries_come_together_where_that_is_asked_for() -> None:
+    """All entries with their payloads are one event to an owner that takes many at once."""
+    victim = Victim(log=LOG, together=True).control(offer(1, LAST)).confirms(ALL).data(sent())
+    (together,) = (event for event in victim.events if isinstance(event, EntriesReceived))
+
+    assert [(entry, LOG.payloads[entry.hash]) for entry in LOG.entries] == together.items
+    assert not any(isinstance(event, EntryReceived) for event in victim.events)
 
 
 def test_entries_are_taken_in_steps_of_many() -> None:

@@ -9,7 +9,7 @@ from culm.proposals.control import pull_control, push_control
 from culm.proposals.data import Metadata, Raw, Switch, push_data
 from culm.proposals.messages import Grant
 from culm.testing.builders import LogBuilder, build_log
-from culm.transfer import EntryReceived, PayloadReceived
+from culm.transfer import EntryReceived, PayloadReceived, apart
 from tests.proposals.examples import IDENTITY, KEY, LOG, store_of
 
 OTHER_LOG = build_log(3)
@@ -46,13 +46,16 @@ bad_signature = meta(1).__class__(False, None, 20, LOG.entries[0].payload_hash, 
 class Victim:
     """A connection that gets messages of a peer made up as the test likes. It is the reactive one."""
 
-    def __init__(self, *held: int, greedy: bool = False, window: int = 0, log: LogBuilder = LOG) -> None:
+    def __init__(
+        self, *held: int, greedy: bool = False, window: int = 0, log: LogBuilder = LOG, together: bool = False
+    ) -> None:
         self.store = store_of(log, *held)
         self.connection = Endpoint(
             self.store,
             proactive=False,
             setup=Setup(takes_greedily=greedy, receive_window=window),
             limits=Limits(proposals=4),
+            together=together,
         )
         self.connection.peer_setup(Setup(sends_greedily=greedy, send_window=window))
         self.events: list[Any] = []
@@ -60,7 +63,7 @@ class Victim:
 
     def _keep(self, events: list[Any]) -> None:
         self.events += events
-        for event in events:
+        for event in apart(events):
             if isinstance(event, EntryReceived):
                 self.store.put(event.entry)
             elif isinstance(event, PayloadReceived):

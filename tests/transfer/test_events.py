@@ -6,7 +6,7 @@ import pytest
 
 from culm.bamboo import Entry
 from culm.testing import build_log
-from culm.transfer import EntryReceived, PayloadReceived, bad_entries
+from culm.transfer import EntriesReceived, EntryReceived, PayloadReceived, apart, bad_entries
 
 ENTRIES = build_log(5).entries
 
@@ -24,6 +24,17 @@ def test_bad_signatures_are_found_in_order() -> None:
     events: list[object] = [EntryReceived(0, entry, verified=True) for entry in entries]
     events.insert(1, PayloadReceived(0, forged(ENTRIES[0]), 0, b"", complete=True, checked=True))
     assert bad_entries(events) == [entries[1], entries[3]]
+
+
+def test_entries_that_came_together_are_taken_apart() -> None:
+    """Each entry of one event is followed by its payload, and other events stay in their places."""
+    one = EntryReceived(1, ENTRIES[0], verified=True)
+    expected: list[object] = [one]
+    for entry in ENTRIES[1:3]:
+        expected.append(EntryReceived(2, entry, verified=True))
+        expected.append(PayloadReceived(2, entry, 0, b"bamboo", complete=True, checked=True))
+
+    assert expected == apart([one, EntriesReceived(2, [(entry, b"bamboo") for entry in ENTRIES[1:3]])])
 
 
 def test_nothing_bad() -> None:

@@ -69,17 +69,21 @@ class Identity:
 
         Signing a second entry with a number used before forks the log for ever: ``culm.store`` appends safely.
         """
+        jump = lipmaalink if has_lipmaalink(seq) else None
         unsigned = encode_unsigned(
             is_end=is_end,
             author=self.public,
             log_id=log_id,
             seq=seq,
-            lipmaalink=lipmaalink if has_lipmaalink(seq) else None,
+            lipmaalink=jump,
             backlink=backlink,
             size=size,
             payload_hash=payload_hash,
         )
-        return Entry.decode(unsigned + self.sign(unsigned))
+        # Not decoded again: the fields were checked, and decoding takes a tenth of what `append_many` takes.
+        signature = self.sign(unsigned)
+        fields = log_id, seq, jump, backlink, size, payload_hash
+        return Entry(is_end, self.public, *fields, signature, unsigned + signature)
 
     def __repr__(self) -> str:
         return f"Identity({self.public.hex()})"

@@ -35,7 +35,7 @@ from culm.intervals.limits import Limits
 from culm.intervals.ours import OurSide
 from culm.intervals.outbox import Outbox
 from culm.intervals.theirs import TheirSide
-from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived, Source, bad_entries
+from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived, Source, apart, bad_entries
 from culm.types import Buffer, Log
 from culm.wire.connection import UNLIMITED, UntimedConnection
 
@@ -141,7 +141,7 @@ class Connection(UntimedConnection[Event]):
         """The events, up to an entry whose signature is bad; of an unverified response without such entries."""
         bad = {id(entry) for entry in bad_entries(events)}
         if bad or not self._together:
-            events = [each for event in events for each in _apart(event)]
+            events = [*apart(events)]
         if not bad and all(ours.distrusted is None for ours in self.ours.requests.values()):
             yield from events  # As nearly always. To look at each would cost more than to parse it.
             return
@@ -203,7 +203,3 @@ class Connection(UntimedConnection[Event]):
         """What happened besides receiving: requests of the peer that ``respond`` or ``refuse`` ended."""
         events, self._outbox.events = self._outbox.events, []
         return events
-
-
-def _apart(event: Event) -> Iterable[Event]:
-    return event.apart() if isinstance(event, EntriesReceived) else (event,)

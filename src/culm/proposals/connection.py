@@ -25,13 +25,19 @@ CONTROL, DATA = 0, 1
 class Connection(UntimedConnection[Event]):
     """One endpoint over one stream of bytes. Its owner proposes and answers by way of ``endpoint``.
 
-    ``proactive``: it opened the connection. ``setup``: what it says of itself.
+    ``proactive``: it opened the connection. ``setup``: what it says of itself. ``together``: see ``Endpoint``.
     """
 
     def __init__(
-        self, source: Source, *, proactive: bool, setup: Setup | None = None, limits: Limits | None = None
+        self,
+        source: Source,
+        *,
+        proactive: bool,
+        setup: Setup | None = None,
+        limits: Limits | None = None,
+        together: bool = False,
     ) -> None:
-        self.endpoint = Endpoint(source, proactive=proactive, setup=setup, limits=limits)
+        self.endpoint = Endpoint(source, proactive=proactive, setup=setup, limits=limits, together=together)
         self.answers = 0  # to pings
         self.is_closing = False
         self._mux = Multiplexer({CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()})

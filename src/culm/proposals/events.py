@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 
 from culm.proposals.messages import Adjust, Cancel, Proposal
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Skipped:
 
 Event = (
     EntryReceived
+    | EntriesReceived
     | PayloadReceived
     | PayloadFailed
     | Offered

@@ -26,7 +26,16 @@ from culm.proposals.messages import Wish
 from culm.proposals.scope import Scope
 from culm.proposals.sequence import Item, outer_seq
 from culm.ranges.runs import Runs
-from culm.transfer import EntryReceived, LinkHashes, PayloadCheck, PayloadFailed, PayloadReceived, Source, entry_at
+from culm.transfer import (
+    EntriesReceived,
+    EntryReceived,
+    LinkHashes,
+    PayloadCheck,
+    PayloadFailed,
+    PayloadReceived,
+    Source,
+    entry_at,
+)
 
 
 @dataclass(slots=True)
@@ -247,11 +256,9 @@ class Incoming:
         proposal, first = self._scope.proposal, numbers[0]
         known = {seq: value for seq in links_before(first) if (value := self._named(seq)) is not None}
         items, size = entries_linked(data, PLAIN, proposal.log, first, known, numbers[-1] - first + 1)
-        for entry, payload in items:
-            events.append(EntryReceived(proposal.id, entry, verified=True))
-            events.append(PayloadReceived(proposal.id, entry, 0, payload, complete=True, checked=True))
-            self._hashes.add(entry.seq, entry.hash)
         if items:
+            events.append(EntriesReceived(proposal.id, items))
+            self._hashes.add_run(first, [entry.hash for entry, _ in items])
             last = items[-1][0]
             self._last_metadata, self.is_astray = last.seq, False
             self._payload = _Payload(last.seq, last, last.size, is_agreed=True)

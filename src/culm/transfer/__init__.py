@@ -6,7 +6,7 @@ signatures in batches (``events``), hash payloads that come in pieces (``payload
 links name (``hashes``). Neither protocol knows the other.
 """
 
-from culm.transfer.events import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived, bad_entries
+from culm.transfer.events import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived, apart, bad_entries
 from culm.transfer.hashes import LinkHashes
 from culm.transfer.payloads import PayloadCheck
 from culm.transfer.source import PAGE_ENTRIES, Held, HeldLog, Kept, Pages, Source, entry_at
@@ -24,6 +24,7 @@ __all__ = [
     "PayloadFailed",
     "PayloadReceived",
     "Source",
+    "apart",
     "bad_entries",
     "entry_at",
 ]

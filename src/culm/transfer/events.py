@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from culm.bamboo import Entry, are_authentic
+
+EventT = TypeVar("EventT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,17 @@ class PayloadFailed:
     entry: Entry
     is_theirs: bool = True
     is_taken_back: bool = False
+
+
+def apart(events: Iterable[EventT]) -> list[EventT | EntryReceived | PayloadReceived]:
+    """The events, with those of many entries taken apart."""
+    found: list[EventT | EntryReceived | PayloadReceived] = []
+    for event in events:
+        if isinstance(event, EntriesReceived):
+            found += event.apart()
+        else:
+            found.append(event)
+    return found
 
 
 def bad_entries(events: Iterable[object]) -> list[Entry]:

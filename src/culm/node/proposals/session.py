@@ -15,12 +15,13 @@ from culm import proposals
 from culm.bamboo import Entry
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.proposer import Proposer
+from culm.node.sessions.arrivals import SMALL
 from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
-from culm.transfer import EntryReceived, PayloadFailed, PayloadReceived
+from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Log
 
 # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
@@ -48,6 +49,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             proactive=purpose.called,
             setup=setup,
             limits=purpose.limits or (proposals.SMALL if options.small else None),
+            together=True,
         )
         super().__init__(context, streams, connection, purpose)
         self.asker = Proposer(
@@ -92,7 +94,16 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             self.asker.handle(event)
             if isinstance(event, EntryReceived) and event.entry.size:
                 self._begin_fetching(event.id, event.entry)
+            if isinstance(event, EntriesReceived):
+                self._begin_fetching_large(event)
             yield event
+
+    def _begin_fetching_large(self, event: EntriesReceived) -> None:
+        """Nobody learns of entries before they are stored, mostly with their payloads; large payloads come later."""
+        self._end_fetching(event.id)
+        for entry, payload in event.items:
+            if len(payload) > SMALL:
+                self._begin_fetching(event.id, entry)
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
         """Note that the payload of an entry comes next. Until it is stored, no peer is told that we lack it."""
@@ -119,6 +130,9 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         match event:
             case EntryReceived():
                 self._take(event)
+            case EntriesReceived():
+                self._take(event)
+                self._end_fetching(event.id)
             case PayloadReceived():
                 self._take(event)
                 if event.complete:

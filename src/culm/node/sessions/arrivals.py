@@ -7,7 +7,7 @@ GB.
 
 *The way chosen* is two lanes, as at a ferry: cars board in groups, and a lorry is loaded between two groups of cars.
 
-- *Groups.* An entry with its payload, if the payload is small (``_SMALL``) and came whole, is one item of a group. A
+- *Groups.* An entry with its payload, if the payload is small (``SMALL``) and came whole, is one item of a group. A
   group is stored in one transaction. An entry whose payload does not follow goes into a group without it.
 - *Jobs.* A piece of a large payload is a job: write these bytes to where the payload was left off (its *sink*). Jobs
   are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together. So news never wait for
@@ -24,7 +24,7 @@ The task that stores, and what happens when storing fails, is in ``culm.node.ses
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -37,7 +37,7 @@ from culm.store import ImportReport, Overtaken, PayloadSink
 from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Buffer, Log
 
-_SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
+SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
 _STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
@@ -53,10 +53,6 @@ class _Item(NamedTuple):
     payload: Buffer | None
     is_hashed: bool
 
-    @property
-    def size(self) -> int:
-        return len(self.payload or b"") + len(self.entry.encoded)
-
 
 _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was written, because it was wrong.
 WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
@@ -69,20 +65,20 @@ class PiecesMixed(StoreError):
 def _size(work: _Item | ForkProof | _Job) -> int:
     """The bytes that something counts for while it waits."""
     match work:
+        case _Item():  # First, because nearly all are.
+            return len(work.payload or b"") + len(work.entry.encoded)
         case PayloadReceived(data=data):
             return len(data)
         case PayloadFailed():
             return 0
         case ForkProof():
             return len(work.encode())
-        case _Item():
-            return work.size
 
 
 class _Queue(deque[WorkT]):
     """What waits, and its ``size`` in bytes. Only the queue counts, so the sum cannot drift from what waits.
 
-    Only ``append`` and ``popleft`` count.
+    Only ``append``, ``append_all`` and ``popleft`` count.
     """
 
     size = 0
@@ -90,6 +86,11 @@ class _Queue(deque[WorkT]):
     def append(self, work: WorkT) -> None:
         super().append(work)
         self.size += _size(work)
+
+    def append_all(self, works: Iterable[WorkT], size: int) -> None:
+        """Append many, whose size is known."""
+        self.extend(works)
+        self.size += size
 
     def popleft(self) -> WorkT:
         work = super().popleft()
@@ -140,14 +141,18 @@ class Arrivals(Storing):
         match event:
             case EntriesReceived(request_id, items):
                 self._settle(request_id)
-                for entry, payload in items:
-                    self._add_whole(request_id, entry, payload)
+                if self._policy.keeps_everything and all(entry.size <= SMALL for entry, _ in items):
+                    whole = (_Item(entry, payload, True) for entry, payload in items)
+                    self._items.append_all(whole, event.size)
+                else:
+                    for entry, payload in items:
+                        self._add_whole(request_id, entry, payload)
             case EntryReceived(request_id, entry):
                 self._settle(request_id)
                 self._pending[request_id] = entry, bytearray()
             case PayloadReceived(request_id, entry):
                 before, data = self._pending.get(request_id, (None, bytearray()))
-                if before is entry and entry.size <= _SMALL:
+                if before is entry and entry.size <= SMALL:
                     data += event.data
                     if event.complete:
                         del self._pending[request_id]
@@ -181,7 +186,7 @@ class Arrivals(Storing):
 
     def _add_whole(self, request_id: int, entry: Entry, payload: bytes) -> None:
         """Take an entry with its whole payload, whose hash was compared."""
-        if len(payload) <= _SMALL:
+        if len(payload) <= SMALL:
             self._add_item(entry, payload, is_hashed=True)
         else:
             self._add_item(entry, None)

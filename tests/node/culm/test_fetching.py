@@ -106,9 +106,9 @@ class Transfer:
         self.idle = True
         self.news_at = 0.0
 
-    async def ask_for(self, wishes: Iterable[tuple[Log, RangeSet, RangeSet, int | None]]) -> None:
+    async def ask_for(self, wishes: Iterable[tuple[Log, RangeSet, RangeSet, int | None, int | None]]) -> None:
         """Note it."""
-        self.asked += [ranges for _, ranges, _, _ in wishes]
+        self.asked += [ranges for _, ranges, *_ in wishes]
 
 
 def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ class _Request(NamedTuple):
     held: RangeSet  # What the peer says that it holds; nothing if only the entry in doubt is asked for.
     doubted: int | None  # The number of an entry that may contradict ours.
     fork: int | None  # The lowest fork that was known when we asked; another one afterwards is a reason to ask again.
+    compared: int | None = None  # The number of an entry that both hold, for the peer to compare.
 
 
 class Fetching:
@@ -205,14 +206,14 @@ class Fetching:
             except TimeoutError:
                 self._waiting.clear()  # A session that holds them may have stalled, and does not tell us: try again.
 
-    def _take(self, chosen: dict[Log, _Request]) -> list[tuple[Log, RangeSet, RangeSet, int | None]]:
+    def _take(self, chosen: dict[Log, _Request]) -> list[tuple[Log, RangeSet, RangeSet, int | None, int | None]]:
         """Claim logs; what to ask for of those that no other session holds."""
         taken = []
         for log, request in chosen.items():
             if self._claims.take(log, self, clock()):
                 if self._wanted.get(log) is request.wish:  # Otherwise a newer offer waits for the next time.
                     self._want_no_more(log)
-                taken.append((log, request.ranges, request.held, request.doubted))
+                taken.append((log, request.ranges, request.held, request.doubted, request.compared))
             else:
                 self._waiting.add(log)
                 self._busy.pop(log, None)
@@ -250,12 +251,12 @@ class Fetching:
         return _Request(wish, asked_of(policy, offer), offer.held, doubted(store, offer), fork)
 
     def _comparison(self, store: ReadableStore, log: Log, wish: _Wish, fork: int | None) -> _Request | None:
-        """Ask for an entry that we hold already, of a log that we may not show the peer; once for each number."""
+        """Ask whether an entry that both hold is the same, of a log that we may not show; once for each number."""
         seq = newest_common(store, log, wish.offer.held)
         if seq <= self._compared.get(log, 0):
             return None
         self._compared[log] = seq
-        return _Request(wish, RangeSet(), RangeSet(), seq, fork)
+        return _Request(wish, RangeSet(), RangeSet(), None, fork, seq)
 
     def _look_at_finished(self) -> list[tuple[Log, _Wish]]:
         """The logs to ask for again, of those that have come; see the module's last paragraph. On a thread."""

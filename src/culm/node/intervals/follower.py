@@ -96,15 +96,21 @@ class Follower:
                 followed = self.logs[log] = Followed(log, interest)
                 self.todo.append(followed)
 
-    def add_offered(self, log: Log, ranges: RangeSet, held: RangeSet, doubted: int | None = None) -> None:
+    def add_offered(
+        self, log: Log, ranges: RangeSet, held: RangeSet, doubted: int | None = None, compared: int | None = None
+    ) -> None:
         """Ask for ranges of a log, and for an entry that may contradict ours. The peer has offered ``held``.
+
+        ``compared``: the number of an entry that both hold, which the peer is to compare with ours.
 
         The offer has answered the questions already, so none are asked.
         """
         if log not in self.logs:
             newest = max((item.last for item in ranges), default=0)
             asked = {"newest", "head"}
-            followed = Followed(log, ranges, offered=held, newest=newest, were_asked=asked, doubted=doubted)
+            followed = Followed(
+                log, ranges, offered=held, newest=newest, were_asked=asked, doubted=doubted, compared=compared
+            )
             self.logs[log] = followed
             self.todo.append(followed)
 
@@ -276,18 +282,25 @@ class Follower:
             if self._source.lookup(followed.log).is_forked:  # All else is asked for with local forks.
                 interval = MetadataOnly(1, ascending=True, dist=0, own=self._hash_of(followed.log, 1))
                 self._question(followed, "fork", interval, forks=intervals.Forks.DEFAULT)
-        if followed.newest is not None and not followed.is_compared:
+        if followed.newest is not None and not followed.is_compared and followed.compared is None:
             self._ask_below_their_newest(followed, followed.newest)
-        if followed.doubted is not None:
-            interval = MetadataOnly(followed.doubted, ascending=True, dist=0)
-            self._question(followed, "doubt", interval, lazy=False)
-            followed.doubted = None
+        self._ask_about_entries(followed)
         if followed.newest is None and self._needs_newest(followed):
             if self._may_ask_by_offset(followed):
                 followed.waiting.append(Span(1, None, Content(), of_newest=self._options.newest))
             return
         followed.waiting += self._missing.spans(followed, self._interest(followed.log))
         followed.is_last_round = not (followed.waiting or followed.questions)
+
+    def _ask_about_entries(self, followed: Followed) -> None:
+        """Ask about what the peer's offer gave reason to: an entry to compare, and one that may contradict ours."""
+        if followed.compared is not None:
+            self._compare(followed, "shared", followed.compared)
+            followed.compared = None
+        if followed.doubted is not None:
+            interval = MetadataOnly(followed.doubted, ascending=True, dist=0)
+            self._question(followed, "doubt", interval, lazy=False)
+            followed.doubted = None
 
     def _needs_newest(self, followed: Followed) -> bool:
         """Whether what is wanted depends on the peer's newest entry, so that planning has to wait for it."""

@@ -47,11 +47,14 @@ class IntervalSession(PointToPointSession[Event]):
         if purpose.peek is not None:
             purpose.peek.taken = self.driver.wake
 
-    async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, RangeSet, int | None]]) -> None:
-        """Ask for ranges of logs, and for entries that may contradict ours. The peer has said what it holds."""
+    async def ask_for(self, wanted: Iterable[tuple[Log, RangeSet, RangeSet, int | None, int | None]]) -> None:
+        """Ask for ranges of logs, for entries that may contradict ours, and whether others are ours.
+
+        The peer has said what it holds.
+        """
         async with self.driver.lock:
-            for log, ranges, held, doubted in wanted:
-                self.asker.add_offered(log, ranges, held, doubted)
+            for log, ranges, held, doubted, compared in wanted:
+                self.asker.add_offered(log, ranges, held, doubted, compared)
         self.driver.wake()
 
     # -- reading -----------------------------------------------------------------------------------------------

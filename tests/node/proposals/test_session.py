@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.bamboo import path
+from culm.bamboo import Entry, path
 from culm.errors import Place, StoreFull
 from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
@@ -18,7 +18,7 @@ from culm.proposals.control import push_control
 from culm.proposals.messages import Grant
 from culm.proposals.states import Said
 from culm.ranges import RangeSet, read_range
-from culm.store import SQLiteStore
+from culm.store import ImportReport, SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 from culm.transfer import EntryReceived
 from tests.memory import MemoryStore
@@ -225,6 +225,27 @@ def test_a_sync_ends_although_the_peer_cannot_fill_a_gap(peers: list[ProposalPee
     bob.store.add(log.items(log.entries[:theirs]))
     sync(alice, bob, [key(log)])
     assert alice.numbers(key(log)) == [*range(1, max(4, theirs) + 1), 13]
+
+
+def test_what_is_on_its_way_to_the_store_is_expected(
+    peers: list[ProposalPeer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until payloads that came are stored, they count as being fetched, so that no peer is told that we lack them."""
+    alice, bob, _ = peers
+    log = build_log(40, payload_size=50)
+    bob.store.add(log.items())
+    add = alice.store.add
+    expected: list[int] = []
+
+    def watched(items: list[tuple[Entry, bytes]], **options: bool) -> ImportReport:
+        expected.extend(entry.seq for entry, _ in items if alice.sources[0].expects(entry.log, entry.seq))
+        return add(items, **options)
+
+    monkeypatch.setattr(alice.store, "add", watched)
+    sync(alice, bob, [key(log)])
+
+    assert list(range(1, 41)) == sorted(expected)
+    assert [seq for seq in range(1, 41) if alice.sources[0].expects(key(log), seq)] == []
 
 
 def test_what_could_not_be_stored_is_not_waited_for(peers: list[ProposalPeer], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from culm import proposals
 from culm.bamboo import Entry
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.proposer import Proposer
-from culm.node.sessions.arrivals import SMALL
 from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
@@ -92,18 +91,11 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
             self.asker.handle(event)
-            if isinstance(event, EntryReceived) and event.entry.size:
-                self._begin_fetching(event.id, event.entry)
-            if isinstance(event, EntriesReceived):
-                self._begin_fetching_large(event)
+            if isinstance(event, EntryReceived | EntriesReceived):
+                for entry in [event.entry] if isinstance(event, EntryReceived) else [entry for entry, _ in event.items]:
+                    if entry.size:
+                        self._begin_fetching(event.id, entry)
             yield event
-
-    def _begin_fetching_large(self, event: EntriesReceived) -> None:
-        """Nobody learns of entries before they are stored, mostly with their payloads; large payloads come later."""
-        self._end_fetching(event.id)
-        for entry, payload in event.items:
-            if len(payload) > SMALL:
-                self._begin_fetching(event.id, entry)
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
         """Note that the payload of an entry comes next. Until it is stored, no peer is told that we lack it."""

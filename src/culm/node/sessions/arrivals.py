@@ -7,7 +7,7 @@ GB.
 
 *The way chosen* is two lanes, as at a ferry: cars board in groups, and a lorry is loaded between two groups of cars.
 
-- *Groups.* An entry with its payload, if the payload is small (``SMALL``) and came whole, is one item of a group. A
+- *Groups.* An entry with its payload, if the payload is small (``_SMALL``) and came whole, is one item of a group. A
   group is stored in one transaction. An entry whose payload does not follow goes into a group without it.
 - *Jobs.* A piece of a large payload is a job: write these bytes to where the payload was left off (its *sink*). Jobs
   are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together. So news never wait for
@@ -37,7 +37,7 @@ from culm.store import ImportReport, Overtaken, PayloadSink
 from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
 from culm.types import Buffer, Log
 
-SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
+_SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
 _STEP_BYTES = 512 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 1024 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
@@ -141,7 +141,7 @@ class Arrivals(Storing):
         match event:
             case EntriesReceived(request_id, items):
                 self._settle(request_id)
-                if self._policy.keeps_everything and all(entry.size <= SMALL for entry, _ in items):
+                if self._policy.keeps_everything and all(entry.size <= _SMALL for entry, _ in items):
                     whole = (_Item(entry, payload, True) for entry, payload in items)
                     self._items.append_all(whole, event.size)
                 else:
@@ -152,7 +152,7 @@ class Arrivals(Storing):
                 self._pending[request_id] = entry, bytearray()
             case PayloadReceived(request_id, entry):
                 before, data = self._pending.get(request_id, (None, bytearray()))
-                if before is entry and entry.size <= SMALL:
+                if before is entry and entry.size <= _SMALL:
                     data += event.data
                     if event.complete:
                         del self._pending[request_id]
@@ -186,7 +186,7 @@ class Arrivals(Storing):
 
     def _add_whole(self, request_id: int, entry: Entry, payload: bytes) -> None:
         """Take an entry with its whole payload, whose hash was compared."""
-        if len(payload) <= SMALL:
+        if len(payload) <= _SMALL:
             self._add_item(entry, payload, is_hashed=True)
         else:
             self._add_item(entry, None)

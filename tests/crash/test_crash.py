@@ -59,15 +59,16 @@ def test_killed(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.xdist_group("crash")
 def test_views_count_each_entry_once(stage: Stage) -> None:
-    """A program with a view is killed a hundred times: afterwards each entry counts once."""
+    """A program with a view is killed thirty times: afterwards each entry counts once."""
     tally = Tally()
-    while tally.kills < 100 and not tally.findings:
+    while tally.kills < 30 and not tally.findings:
         tally.merge(stage.play("view", random.getrandbits(31)))
 
     assert [] == tally.findings
-    assert tally.at_work > 50
+    assert tally.at_work > 15
 
 
 def test_a_view_that_counts_wrongly_is_seen() -> None:

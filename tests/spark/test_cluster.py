@@ -71,7 +71,7 @@ def test_a_worker_dies(cluster: Cluster, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     finished(verify(None, [str(path)], here))
     job = verify(cluster.url, [str(path)], there)
-    wait_for(lambda: any("spark.daemon" in name for name in descendants(cluster.workers[-1].pid).values()))
+    wait_for(lambda: any("spark.runtime.daemon" in name for name in descendants(cluster.workers[-1].pid).values()))
     cluster.kill_a_worker()
     summary = finished(job)
     assert 24_000 == summary["verified"] == summary["entries"]

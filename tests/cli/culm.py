@@ -70,7 +70,14 @@ def start(home: Path, *arguments: object, **settings: Any) -> subprocess.Popen[s
 @contextmanager
 def serving(home: Path, *arguments: object, port: int = 0) -> Iterator[str]:
     """A node in a process of its own, which is killed at the end; its address."""
-    process = start(home, "serve", "--listen", f"culm://127.0.0.1:{port}", *arguments)
+    with started(home, "--listen", f"culm://127.0.0.1:{port}", *arguments) as url:
+        yield url
+
+
+@contextmanager
+def started(home: Path, *arguments: object) -> Iterator[str]:
+    """A node with one listener, which is killed at the end; the address that it prints."""
+    process = start(home, "serve", *arguments)
     try:
         assert process.stdout is not None
         word, url = process.stdout.readline().split()

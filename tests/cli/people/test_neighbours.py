@@ -16,7 +16,7 @@ from culm.errors import NetworkError
 from culm.node.lan.multicast import Multicast
 from culm.wire.announcement import Announcement, clump_key, seal
 from culm.wire.places import author_text, parse_author
-from tests.cli.culm import Culm, start
+from tests.cli.culm import Culm, started
 from tests.node.lan.test_multicast import multicast_works
 from tests.patience import PATIENCE
 
@@ -33,15 +33,8 @@ MOST_SECONDS = 10.0
 @contextmanager
 def serving(home: Path, *arguments: object) -> Iterator[str]:
     """A node in a process of its own that finds neighbours on the loopback; the address that it printed."""
-    process = start(home, "serve", "--lan", *HERE, *CLUMP, *arguments)
-    try:
-        assert process.stdout is not None
-        word, url = process.stdout.readline().split()
-        assert word == "listening"
+    with started(home, "--lan", *HERE, *CLUMP, *arguments) as url:
         yield url
-    finally:
-        process.kill()
-        process.communicate(timeout=PATIENCE)
 
 
 def entries(culm: Culm) -> int:

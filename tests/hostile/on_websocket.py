@@ -84,34 +84,30 @@ async def _joined(field: Field) -> Wire:
     return wire
 
 
-async def huge_frame(field: Field) -> str:
-    """Sends a frame of 4 EiB, all of it messages of two bytes that say nothing."""
+async def _flood(field: Field, some: bytes, rounds: int, *, first: bytes = b"") -> int:
+    """Send bytes again and again, as fast as the node takes them; how many were sent in all."""
     wire = await _joined(field)
     reading = asyncio.create_task(wire.swallow())
     with suppress(Cut):
-        await wire.send(frame(0x82, claimed=1 << 62))
-        for _ in field.rounds(6):
-            await wire.send(push_message(ResponseCredit(0)) * 32768)
-            if field.over.is_set():
-                break
-    wire.finish()
-    await reading
-    return f"{wire.sent} bytes"
-
-
-async def empty_frames(field: Field) -> str:
-    """Sends frames without content, as fast as it can."""
-    wire = await _joined(field)
-    reading = asyncio.create_task(wire.swallow())
-    some = frame(0x82) * 10_000
-    with suppress(Cut):
-        for _ in field.rounds(3):
+        await wire.send(first)
+        for _ in field.rounds(rounds):
             await wire.send(some)
             if field.over.is_set():
                 break
     wire.finish()
     await reading
-    return f"{wire.sent // len(frame(0x82))} frames"
+    return wire.sent
+
+
+async def huge_frame(field: Field) -> str:
+    """Sends a frame of 4 EiB, all of it messages of two bytes that say nothing."""
+    some = push_message(ResponseCredit(0)) * 32768
+    return f"{await _flood(field, some, 6, first=frame(0x82, claimed=1 << 62))} bytes"
+
+
+async def empty_frames(field: Field) -> str:
+    """Sends frames without content, as fast as it can."""
+    return f"{await _flood(field, frame(0x82) * 10_000, 3) // len(frame(0x82))} frames"
 
 
 async def slow_frames(field: Field) -> str:

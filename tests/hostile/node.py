@@ -199,12 +199,15 @@ class Node:
         """What the node has against a peer at an address, or complains of without naming a peer, by a pattern."""
 
         def found() -> str | None:
-            reasons = (line.get("reason", "") for line in self.lines if _host(line.get("peer", address)) == address)
-            return next((reason for reason in reasons if re.search(pattern, reason)), None)
+            return next((reason for reason in self.said_of(address) if re.search(pattern, reason)), None)
 
         with self._heard:
             self._heard.wait_for(lambda: found() is not None, seconds)
             return found()
+
+    def said_of(self, address: str) -> list[str]:
+        """The reasons that the log gives about a peer at an address, or without naming a peer."""
+        return [line.get("reason", "") for line in self.lines if _host(line.get("peer", address)) == address]
 
     # -- what it costs -----------------------------------------------------------------------------------------
 

@@ -399,7 +399,7 @@ class NodeService:
         self.sessions[session] = narrow or (lambda policy: policy)
         self.roster.began(session, name, place, url)
         driver = session.driver
-        self._peering.began(lambda: clock() - driver.heard_at, lambda: driver.was_heard)
+        self._peering.began(driver.silence, lambda: driver.was_heard)
         session.name = name
         failure: CulmError | None = None
         try:

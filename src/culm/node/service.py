@@ -73,12 +73,13 @@ _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to
 _LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
 _TIGHT_SECONDS = 10.0  # After a quota was used up, until the store is summed up again: meanwhile the tally counts.
 _WEIGHED_SECONDS = 3600.0  # Between two such sums if no quota is used up.
-_COLLECTED = 32
-"""Failed sessions after which garbage is collected.
+_FAILED, _SAID_BYTES = 32, 1024 * 1024
+"""Garbage is collected after so many failed sessions, or after sessions whose peers said so much besides payloads.
 
-A traceback and its frame refer to each other, so the buffers and sockets of a failed session stay until garbage is
-collected. A peer that fails again and again would make us keep hundreds of them. Collecting after each failure would
-let the same peer cost us a look at all objects each time.
+The parts of a session refer to each other, and so do a traceback and its frame. So what an ended session remembered
+stays until garbage is collected, and Python does that rarely in a large process. A peer that fails, or names ten
+thousand logs, again and again would make us keep hundreds of megabytes. Collecting after each session would let it cost
+us a look at all objects each time.
 """
 
 
@@ -124,7 +125,7 @@ class NodeService:
         self._bushbaby = Remembered(Dialects(self._kept))
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
-        self._failed = 0  # Sessions that failed since garbage was collected last.
+        self._garbage = 0.0  # What ended sessions have left; garbage is collected when it reaches 1.
         self._tight = asyncio.Event()  # Something was refused because of a quota.
         self._quotas = Quotas(config.quotas, self._own, self._tight.set) if config.quotas else None
         self._take_quotas()
@@ -414,10 +415,6 @@ class NodeService:
             else:
                 _logger.info("the peer ended the session", extra={"peer": name})
         finally:
-            self._failed += failure is not None
-            if self._failed >= _COLLECTED:
-                self._failed = 0
-                self.config.surroundings.collect()
             self.sessions.pop(session, None)
             if self._relay is not None:
                 self._relay.leave(session)
@@ -425,6 +422,14 @@ class NodeService:
             self._peering.ended(name, address, session.proved, session.stats, failure)
             if isinstance(failure, PayloadDamaged):
                 await self.healing.drop(failure)
+            self._left_garbage(session.stats, failed=failure is not None)
+
+    def _left_garbage(self, stats: SessionStats, *, failed: bool) -> None:
+        """A session has ended, and what it remembered is garbage."""
+        self._garbage += failed / _FAILED + (stats.bytes_received - stats.payload_bytes) / _SAID_BYTES
+        if self._garbage >= 1:
+            self._garbage = 0.0
+            self.config.surroundings.collect()
 
     async def _keep_contact(
         self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None

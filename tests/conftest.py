@@ -60,8 +60,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only tests to run while thinking (tests/quick.py)")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Programs that are started can be interrupted, also where whoever started the tests ignores that."""
+    if config.getoption("quick"):
+        quick.begin()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

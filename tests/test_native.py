@@ -16,6 +16,7 @@ from culm.bamboo.verification import are_signed, is_signed
 from culm.testing import build_log
 from fuzz.crafted import NEUTRAL, ORDER, TORSION, Crafter
 from fuzz.signatures import batch
+from tests.quick import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def test_known_answers_in_batches(known: KnownSignature) -> None:
         assert [known.is_accepted if entry is known.signed else True for entry in entries] == are_signed(entries)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", rounds(12))
 def test_batches(seed: int) -> None:
     """Whatever is in a batch, the verdicts are those of one by one."""
     entries, _ = batch(seed)

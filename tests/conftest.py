@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from nacl.pwhash import argon2id
 
 from tests import models, quick
 
@@ -124,6 +125,13 @@ def fonts() -> None:
     The first time it does that on a machine, it starts a program and computes for seconds.
     """
     import_module("matplotlib.font_manager")
+
+
+@pytest.fixture
+def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identities are sealed at the lowest costs there are: otherwise each use of a passphrase takes half a second."""
+    monkeypatch.setattr("nacl.pwhash.argon2id.OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
+    monkeypatch.setattr("nacl.pwhash.argon2id.MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
 
 
 def _functions(item: pytest.Function) -> tuple[Any, ...]:

@@ -36,6 +36,7 @@ def test_known_answers() -> None:
     assert 3 == sum(known.is_accepted for known in known_signatures())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", known_signatures(), ids=lambda known: known.name)
 def test_known_answers_in_batches(known: KnownSignature) -> None:
     """A crafted signature has the same verdict alone, often, and among honest ones, at both ways of checking R."""
@@ -48,6 +49,7 @@ def test_known_answers_in_batches(known: KnownSignature) -> None:
         assert [known.is_accepted if entry is known.signed else True for entry in entries] == are_signed(entries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", rounds(12))
 def test_batches(seed: int) -> None:
     """Whatever is in a batch, the verdicts are those of one by one."""
@@ -63,6 +65,7 @@ def test_torsion_points() -> None:
     assert pow(2, ORDER - 1, ORDER) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torsion", range(1, 8))
 @pytest.mark.parametrize("size", [9, 129, 300])
 def test_all_have_the_same_torsion(torsion: int, size: int) -> None:

@@ -131,6 +131,7 @@ def test_what_an_update_tells(tmp_path: Path, store: SQLiteStore) -> None:
         assert (changes.removed, changes.applied) == (1, 0)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_log_costs_one_entry(tmp_path: Path, store: SQLiteStore) -> None:
     """An entry at the end of the order repeats none."""
     log = log_of(1)

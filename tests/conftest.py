@@ -53,6 +53,7 @@ def _keep_files_in_memory() -> None:
         tempfile.tempdir = None  # so that it is looked up again: pytest itself has files already
 
 
+os.environ.setdefault("LANGUAGE", "C")  # otherwise argparse looks on the disk for a translation of each of its words
 _keep_files_in_memory()  # Not in a hook: test modules that are imported while tests are collected may write files.
 
 
@@ -112,10 +113,16 @@ def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(map(item.get_closest_marker, _BEGIN_WITH)))
 
 
+def pytest_collection() -> None:
+    """While tests are collected no garbage is: each collection would look through all of them, and finds little."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """No garbage collection looks through the tests and their modules again: they live until the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

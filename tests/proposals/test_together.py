@@ -81,7 +81,7 @@ def test_the_same_with_the_core_and_without(monkeypatch: pytest.MonkeyPatch, cas
     """However items are cut, whichever bytes are wrong: events, fault, answers and place agree."""
     proposal, wish, held, data = CASES[case]
     rng = random.Random(case)
-    for _ in rounds(15):
+    for _ in rounds(15, 2):
         bad = changed(rng, data)
         cuts = sorted(rng.sample(range(len(bad)), rng.choice((0, 0, 1, 5))))
         with_core = outcome(proposal, wish, held, bad, cuts)

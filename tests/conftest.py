@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from nacl.pwhash import argon2id
 
 from tests import models, quick
 
@@ -52,6 +53,7 @@ def _keep_files_in_memory() -> None:
         tempfile.tempdir = None  # so that it is looked up again: pytest itself has files already
 
 
+os.environ.setdefault("LANGUAGE", "C")  # otherwise argparse looks on the disk for a translation of each of its words
 _keep_files_in_memory()  # Not in a hook: test modules that are imported while tests are collected may write files.
 
 
@@ -60,8 +62,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only tests to run while thinking (tests/quick.py)")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Programs that are started can be interrupted, also where whoever started the tests ignores that."""
+    if config.getoption("quick"):
+        quick.begin()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell has it for what it runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -109,10 +113,16 @@ def longest_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not any(map(item.get_closest_marker, _BEGIN_WITH)))
 
 
+def pytest_collection() -> None:
+    """While tests are collected no garbage is: each collection would look through all of them, and finds little."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """No garbage collection looks through the tests and their modules again: they live until the end."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -122,6 +132,13 @@ def fonts() -> None:
     The first time it does that on a machine, it starts a program and computes for seconds.
     """
     import_module("matplotlib.font_manager")
+
+
+@pytest.fixture
+def cheap_passphrases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Identities are sealed at the lowest costs there are: otherwise each use of a passphrase takes half a second."""
+    monkeypatch.setattr("nacl.pwhash.argon2id.OPSLIMIT_MODERATE", argon2id.OPSLIMIT_MIN)
+    monkeypatch.setattr("nacl.pwhash.argon2id.MEMLIMIT_MODERATE", argon2id.MEMLIMIT_MIN)
 
 
 def _functions(item: pytest.Function) -> tuple[Any, ...]:

@@ -32,8 +32,9 @@ minute or two. The bound is several times what any test takes today, because a b
 SHOWN = 10  # slowest tests that a quick run ends with
 LEFT_OUT = ("cluster", "long", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""
-EXAMPLES = 10
-"""How many examples a property has at most: enough to notice what is plainly wrong; `make test` runs 25 and more."""
+EXAMPLES = 5
+"""How many examples a property has at most, and a test of random rounds: enough to notice what is plainly wrong;
+`make test` runs 25 and more."""
 
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")
@@ -96,6 +97,20 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+_IS_QUICK = False
+
+
+def begin() -> None:
+    """Take this for a quick run. Called before test modules are imported."""
+    global _IS_QUICK  # noqa: PLW0603 - a process runs tests once
+    _IS_QUICK = True
+
+
+def rounds(number: int, few: int = EXAMPLES) -> range:
+    """The seeds of a test that does the same with so many random inputs; in a quick run the first ``few`` of them."""
+    return range(min(number, few) if _IS_QUICK else number)
 
 
 def fewer_examples(function: Any) -> None:

@@ -143,6 +143,7 @@ def test_chat(people: list[Person], tmp_path: Path) -> None:
     assert [(0, "", "")] * 3 == [person.leaves() for person in (carol, bob, alice)]
 
 
+@pytest.mark.slow
 async def test_a_chat_through_a_bad_network(
     culm_world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +178,7 @@ async def test_a_chat_through_a_bad_network(
     await chatting
 
 
+@pytest.mark.slow
 async def test_sensor(culm_world: World, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything measured is at the station although the link breaks; of that the sensor keeps no payload."""
     sensor, folder = loaded("sensor"), culm_world.folder
@@ -244,6 +246,7 @@ async def test_react(culm_world: World) -> None:
     listening.cancel()
 
 
+@pytest.mark.slow
 async def test_an_alarm_through_a_bad_network(culm_world: World) -> None:
     """A reading that is made while the network is down is answered when it is up again."""
     watched = await culm_world.node(clump="react example")
@@ -280,6 +283,7 @@ async def agreed(lists: list[LiveView], count: int) -> list[Any]:
         await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 async def test_one_list_for_three(culm_world: World) -> None:
     """Three authors have one list. If all of them finish an item, all lists say that the same one did."""
     todo, folder = loaded("todo"), culm_world.folder

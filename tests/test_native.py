@@ -16,6 +16,7 @@ from culm.bamboo.verification import are_signed, is_signed
 from culm.testing import build_log
 from fuzz.crafted import NEUTRAL, ORDER, TORSION, Crafter
 from fuzz.signatures import batch
+from tests.quick import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,7 @@ def test_known_answers() -> None:
     assert 3 == sum(known.is_accepted for known in known_signatures())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", known_signatures(), ids=lambda known: known.name)
 def test_known_answers_in_batches(known: KnownSignature) -> None:
     """A crafted signature has the same verdict alone, often, and among honest ones, at both ways of checking R."""
@@ -47,7 +49,8 @@ def test_known_answers_in_batches(known: KnownSignature) -> None:
         assert [known.is_accepted if entry is known.signed else True for entry in entries] == are_signed(entries)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", rounds(12))
 def test_batches(seed: int) -> None:
     """Whatever is in a batch, the verdicts are those of one by one."""
     entries, _ = batch(seed)
@@ -62,6 +65,7 @@ def test_torsion_points() -> None:
     assert pow(2, ORDER - 1, ORDER) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torsion", range(1, 8))
 @pytest.mark.parametrize("size", [9, 129, 300])
 def test_all_have_the_same_torsion(torsion: int, size: int) -> None:

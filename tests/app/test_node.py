@@ -193,7 +193,7 @@ def test_a_home(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_really(again)
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("cheap_passphrases")
 def test_a_home_with_a_passphrase(tmp_path: Path) -> None:
     """An identity can be sealed: without its passphrase, or with another one, the node does not open."""
 
@@ -266,7 +266,7 @@ async def held(node: Node) -> tuple[list[int], list[int]]:
     return [entry.seq for entry in entries], complete
 
 
-@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+@pytest.mark.parametrize("scheme", ["culm", pytest.param("intervals", marks=pytest.mark.slow)])
 def test_syncing_ranges(tmp_path: Path, scheme: str) -> None:
     """A sync asks for ranges of logs in place of what is followed: entries alone, payloads alone, sizes, and more.
 
@@ -293,7 +293,7 @@ def test_syncing_ranges(tmp_path: Path, scheme: str) -> None:
     run_really(main)
 
 
-@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+@pytest.mark.parametrize("scheme", ["culm", pytest.param("intervals", marks=pytest.mark.slow)])
 def test_certificates_that_are_held_elsewhere(tmp_path: Path, scheme: str) -> None:
     """``head_max`` and ``tail_min`` leave out what the caller has: 19 waits for 13, 6 comes without 8, 12, 13."""
 
@@ -387,6 +387,7 @@ async def test_a_film_from_a_peer(culm_world: World, scheme: str) -> None:
         await node.fetch_bytes(url, 7)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["culm", "intervals"])
 def test_bytes_of_a_payload(tmp_path: Path, scheme: str, caplog: pytest.LogCaptureFixture) -> None:
     """Any part of a payload can be had, without keeping it, if the entry is held; what is not there is said.
@@ -506,7 +507,10 @@ def test_a_peer_that_is_not_there(tmp_path: Path) -> None:
     run_really(main)
 
 
-@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+SLOW = [pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("bushbaby", "proposals")]  # half a second each
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals", *SLOW])
 def test_syncing_once(tmp_path: Path, scheme: str) -> None:
     """One exchange in each protocol brings what is missing and tells how much that was, as it goes and at the end."""
     told: list[SessionStats] = []

@@ -29,6 +29,7 @@ async def pieces(node: Node, entry: Entry, offset: int = 0, *, raw: bool = False
     return b"".join([piece async for piece in node.payload_pieces(entry, offset, raw=raw)])
 
 
+@pytest.mark.slow
 def test_a_reader_a_carrier_and_the_author(tmp_path: Path) -> None:
     """The reader and the author get the content, a carrier an error; all hold the same bytes, which are sealed."""
 

@@ -163,6 +163,7 @@ async def append(node: Node) -> None:
             await node.append(1, "news")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["close", "end_subscriptions"])
 async def test_streams_of_a_web_framework(culm_world: World, ending: str) -> None:
     """Responses that stream news end when the node closes, and before if it is told so, wherever each of them waits."""

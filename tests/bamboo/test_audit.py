@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from culm.bamboo import Entry, LogAuditor, audit, has_lipmaalink, lipmaa, path, yamf_hash
 from tests.bamboo import oracle
+from tests.quick import rounds
 
 HASHES = [yamf_hash(str(seq).encode()) for seq in range(20_001)]
 
@@ -111,7 +112,7 @@ def test_memory() -> None:
     assert remembered <= 300
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", rounds(12))
 def test_what_is_remembered_is_enough(seed: int) -> None:
     """One wrong link late in a long dense log is found, however far back it leads."""
     rng = random.Random(seed)

@@ -197,6 +197,7 @@ def test_every_truncation(entry: Entry) -> None:
         assert 0 <= caught.value.offset <= length
 
 
+@pytest.mark.slow
 @shapes
 def test_every_byte_corrupted(entry: Entry) -> None:
     """With any one byte changed it is no entry, or one that its author did not sign; nothing else can come of it."""

@@ -184,7 +184,7 @@ def test_half_a_file_gives_its_half(culm: Culm, tmp_path: Path) -> None:
     assert "cut short" in result.json["refused"][0]["reason"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("cheap_passphrases")
 def test_identities_move(culm: Culm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Identities are made, listed, exported and imported, in the deployed peer's form too, and under a passphrase."""
     known = IDENTITIES[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -86,11 +87,12 @@ def test_every_kind_has_a_name() -> None:
 # -- the checks see what they are to see -----------------------------------------------------------------------
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with verified and waiting entries, small payloads and large ones, complete, begun and forgotten."""
+    path = tmp_path_factory.mktemp("whole") / "store.db"
     log, films = build_log(30, payload_size=100), build_log(3, seed=2, payload_size=1_200_000)
-    with SQLiteStore(tmp_path / "store.db") as opened:
+    with SQLiteStore(path) as opened:
         opened.add(log.items()[:20])
         opened.add(log.items()[25:])
         opened.add([*films.items()[:1], (films.entries[1], None)])
@@ -100,7 +102,14 @@ def store(tmp_path: Path) -> Path:
         opened.append(AUTHOR, 1, [b"x" * 100_000])
         opened.forget(log.entries[4].place)
         assert [] == opened.verify().problems
-    assert [] == problems(tmp_path / "store.db")
+    assert [] == problems(path)
+    return path
+
+
+@pytest.fixture
+def store(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it, to damage."""
+    shutil.copytree(whole.parent, tmp_path, dirs_exist_ok=True)
     return tmp_path / "store.db"
 
 

@@ -70,6 +70,7 @@ def test_a_quiet_peer_is_called_again_for_its_news(alice: Party, caplog: pytest.
     assert alice.holds()[log.identity.public, 0] == list(range(1, 12))
 
 
+@pytest.mark.slow
 def test_news_for_a_slow_peer_go_out_at_once_and_once(alice: Party) -> None:
     """Entries appended while the peer stores the first ones are sent, and the first ones are not sent again."""
     met = Meeting(DeployedPeer(b"\x20" * 32, b"Quagga"))

@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from culm.ranges.runs import Runs
 
 DEFERRED = {Ours.DEFERRED, Ours.DEFERRED_CLOSING}
-SEEDS = int(os.environ.get("CULM_STORM", "75"))
+SEEDS = int(os.environ.get("CULM_STORM", "40"))
 FIRST = int(os.environ.get("CULM_STORM_FROM", "0"))
 LENGTH = 45
 COMMON = 9  # entries of the forked log before its fork
-BATCH = 25
+BATCH = 10
 
 
 @cache

@@ -23,6 +23,7 @@ from culm.testing.builders import build_log
 from tests.changed import changed
 from tests.intervals.pair import Side
 from tests.memory import MemoryStore
+from tests.quick import rounds
 
 if TYPE_CHECKING:
     from culm.intervals import Event, Interval
@@ -82,7 +83,7 @@ def test_the_same_with_the_core_and_without(
 ) -> None:
     """Whatever a response is, however it is cut, whichever bytes of it are wrong: events, fault and place agree."""
     rng, data = random.Random(str(interval)), response(interval, **options)
-    for _ in range(12):
+    for _ in rounds(12, 2):
         bad, cuts = changed(rng, data), sorted(rng.sample(range(len(data)), rng.choice((0, 0, 1, 5))))
         cuts = [cut for cut in cuts if cut < len(bad)]
         ways = []

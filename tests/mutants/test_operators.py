@@ -66,6 +66,7 @@ def test_each_mutant_of_a_module_is_a_program() -> None:
     assert all(ast.dump(ast.parse(mutant.source)) != tree for mutant in found)
 
 
+@pytest.mark.slow
 def test_a_draw_is_the_same_again() -> None:
     """A seed draws the same mutants, another seed others, and each module drawn from has tests."""
     drawn = draw(["bamboo"], 20, 1)

@@ -108,17 +108,22 @@ def test_wrong_options_of_a_peer(tmp_path: Path, lines: str, line: int, words: s
         load(path)
 
 
+_SLOW = pytest.mark.slow
+
+
 @pytest.mark.parametrize(
     ("scheme", "options", "wanted", "how", "expected", "news"),
     [
         ("intervals", {"newest": 2}, None, None, ([1, 19, 20], [1, 4, 5]), [21]),
-        ("intervals", {"newest": 5}, None, FollowOptions(newest=2), ([1, 19, 20], [1, 4, 5]), [21]),
+        pytest.param(
+            "intervals", {"newest": 5}, None, FollowOptions(newest=2), ([1, 19, 20], [1, 4, 5]), [21], marks=_SLOW
+        ),
         ("proposals", {"max_payload": 2}, None, None, ([1], [1]), []),
-        ("proposals", {}, None, ProposalOptions(notify_only=True), ([1], [1]), []),
+        pytest.param("proposals", {}, None, ProposalOptions(notify_only=True), ([1], [1]), [], marks=_SLOW),
         ("intervals", {}, {KEY: SOME}, None, ([1, 2, 3, 4, 5], [1]), []),
-        ("proposals", {}, {KEY: SOME}, None, ([1, 2, 3, 4, 5], [1]), []),
+        pytest.param("proposals", {}, {KEY: SOME}, None, ([1, 2, 3, 4, 5], [1]), [], marks=_SLOW),
         ("culm", {}, {KEY: SOME}, None, ([1, 2, 3, 4, 5], [1]), []),
-        ("culm", {}, {KEY: None}, None, ([*range(1, 21)], [1]), [21]),
+        pytest.param("culm", {}, {KEY: None}, None, ([*range(1, 21)], [1]), [21], marks=_SLOW),
         ("bushbaby", {}, {KEY: None}, None, ([*range(1, 21)], [1]), [21]),
     ],
 )

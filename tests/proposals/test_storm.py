@@ -18,7 +18,7 @@ from culm.proposals.states import Said
 from culm.testing.builders import LogBuilder
 from tests.proposals.pair import Pair, Side
 
-STORMS = int(os.environ.get("CULM_STORM", "300"))
+STORMS = int(os.environ.get("CULM_STORM", "160"))
 GROUPS = 20
 
 

@@ -17,6 +17,7 @@ from culm.transfer import EntriesReceived, EntryReceived, apart
 from tests.changed import changed
 from tests.proposals.examples import IDENTITY
 from tests.proposals.victim import Victim, offer, pay
+from tests.quick import rounds
 
 if TYPE_CHECKING:
     from culm.proposals import Proposal
@@ -80,7 +81,7 @@ def test_the_same_with_the_core_and_without(monkeypatch: pytest.MonkeyPatch, cas
     """However items are cut, whichever bytes are wrong: events, fault, answers and place agree."""
     proposal, wish, held, data = CASES[case]
     rng = random.Random(case)
-    for _ in range(15):
+    for _ in rounds(15, 2):
         bad = changed(rng, data)
         cuts = sorted(rng.sample(range(len(bad)), rng.choice((0, 0, 1, 5))))
         with_core = outcome(proposal, wish, held, bad, cuts)

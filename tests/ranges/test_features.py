@@ -12,6 +12,7 @@ import pytest
 from culm.errors import EncodingError
 from culm.ranges import EMPTY, Feature, UnreadRanges, decode
 from culm.ranges.features import features_of, first_used, set_as_it_is, without
+from tests.quick import rounds
 from tests.ranges.oracle import a_range, wanted
 
 
@@ -49,7 +50,7 @@ def test_without(features: str, item: str, said: str) -> None:
 def test_nothing_is_lost() -> None:
     """A range without some features uses none of them, and has all that the range has, certificates included."""
     rng = random.Random(22)
-    for _ in range(3000):
+    for _ in rounds(3000, 300):
         item, features = a_range(rng), set(rng.sample(list(Feature), rng.randint(0, 7)))
         found = without(item, features, rng.randint(0, 12), 12)
         assert features.isdisjoint(features_of(found.flags)), (item, features)

@@ -12,6 +12,7 @@ import pytest
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.ranges import EMPTY, Range, encode, inclusive_sizes, read_range, read_size, size_limits, write_range
+from tests.quick import rounds
 from tests.ranges.oracle import a_large_range, a_range
 
 
@@ -43,7 +44,7 @@ def test_text_and_bytes_are_one_for_one() -> None:
     """Writing and reading any range gives it back, and ranges of different bytes have different texts."""
     rng = random.Random(1)
     seen: dict[str, bytes] = {}
-    for _ in range(5000):
+    for _ in rounds(5000, 500):
         item = a_range(rng) if rng.random() < 0.5 else a_large_range(rng)
         text = write_range(item)
         assert read_range(text) == item

@@ -55,11 +55,11 @@ def test_a_header_in_pieces(piece: int) -> None:
     assert whole == start + b"".join(pieces)
 
 
-@pytest.mark.parametrize("length", range(len(HEADER)))
-def test_a_header_that_ends_early(length: int) -> None:
+def test_a_header_that_ends_early() -> None:
     """A payload that ends within its header is refused, wherever that is."""
-    with pytest.raises(SealedPayload, match="it ends within its header"):
-        read_start([HEADER[:length]])
+    for length in range(len(HEADER)):
+        with pytest.raises(SealedPayload, match="it ends within its header"):
+            read_start([HEADER[:length]])
 
 
 def test_an_endless_header() -> None:

@@ -143,6 +143,7 @@ def test_push_gossip_takes_the_rounds_it_should() -> None:
         assert abs(rounds_to_all(nodes=nodes, degree=0, direction="push") - expected) <= 3
 
 
+@pytest.mark.slow
 def test_both_ways_are_faster_and_loss_and_churn_slower() -> None:
     """Push and pull beats push alone; lossy links cost rounds, by a factor that the chances tell; churn costs more."""
     push = rounds_to_all(nodes=5000, degree=0, direction="push")
@@ -243,6 +244,7 @@ def test_costs_are_those_of_real_sessions(protocol: str, logs: int, grown: int, 
     assert sum(len(entry.encoded) + payload for entry in new) == pytest.approx(costs.log_bytes, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_measured_session_carries_the_news(protocol: str) -> None:
     """Everything that a session has to bring is in its bytes, and little else; without news it is smaller."""

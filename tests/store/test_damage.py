@@ -182,6 +182,7 @@ def test_writing_among_values_that_cannot_be_there(good: Path, tmp_path: Path, t
                 answers(path, is_written=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("is_written", [False, True])
 def test_rows_that_are_gone(good: Path, tmp_path: Path, table: str, *, is_written: bool) -> None:

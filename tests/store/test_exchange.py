@@ -261,6 +261,7 @@ def test_large_payloads(store: SQLiteStore, target: SQLiteStore, large: LogBuild
             assert look(store, large.entries[0].log) == look(target, large.entries[0].log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bundle", "plain"])
 @pytest.mark.parametrize("cut", [100, 1_100_000, 3_000_000])
 def test_a_large_payload_cut_and_resumed(

@@ -18,6 +18,7 @@ from culm.store.copying import copy_store
 from culm.store.opening import migrate, open_database
 from culm.store.schema import VERSION
 from culm.testing import build_log
+from tests.quick import rounds
 from tests.store.below import age, database_of
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def test_an_earlier_store(place: Path) -> None:
         assert [1, 2, 3, 4] == read(store, author=LOG.identity.public)[0]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rounds(8))
 def test_in_any_order(store: SQLiteStore, seed: int) -> None:
     """However entries and payloads come, each is news once: as soon as it is verified, and when it is complete."""
     rng = random.Random(seed)

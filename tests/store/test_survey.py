@@ -12,6 +12,7 @@ from culm.errors import StoreError
 from culm.store import LogSummary, PayloadState, State, survey
 from culm.store.survey import Cell, Only, Order, cells_between
 from culm.testing.builders import build_log
+from tests.quick import rounds
 from tests.store.below import database_of
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def expected_cell(store: SQLiteStore, log: Log, low: int, high: int) -> Cell:
     return Cell.WAITING if found else Cell.NONE
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", rounds(12))
 def test_cells_are_what_the_entries_make_of_them(store: SQLiteStore, seed: int) -> None:
     """For random holdings, forks among them, every cell of every size is what its definition says."""
     choose = random.Random(seed)

@@ -17,7 +17,7 @@ from storm.plan import CLUMPS, SCHEMES, draw
 from storm.seeds import KINDS, failure_text, run_seed, run_seeds
 from storm.world import Outcome
 
-SEEDS = 36
+FIRST, SEEDS = 21, 18  # few, and with all kinds of what can happen (below); `make storm` runs thousands
 A_PART = 3
 A_CULM_SEED = 25  # two nodes, culm://, with trouble: quick
 A_SEED_OF_TWO_CLUMPS = 8029
@@ -26,7 +26,7 @@ TELL = "import sys; from storm.seeds import run_seed; run_seed(int(sys.argv[1]),
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, A_PART))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, A_PART))
 def test_some_seeds(first: int) -> None:
     """Nothing verified disappears, nothing unverified shows, forks come to light, and everybody gets what they want."""
     found = run_seeds(first, A_PART)
@@ -39,7 +39,7 @@ def test_some_seeds(first: int) -> None:
 @pytest.mark.slow
 def test_what_there_is_in_these_seeds() -> None:
     """Every kind of event, every protocol, troubled and calm networks, authors with two stores: nothing is left out."""
-    plans = [draw(seed) for seed in range(SEEDS)]
+    plans = [draw(seed) for seed in range(FIRST, FIRST + SEEDS)]
     assert set(ACTIONS) == {event.kind for plan in plans for event in plan.events}
     assert set(SCHEMES) == {link.scheme for plan in plans for link in plan.links}
     assert {0.0, 0.2, 0.5, 0.9} == {plan.trouble for plan in plans}

@@ -36,6 +36,7 @@ async def _has(world: World, node: Node, entry: Entry) -> bytes:
     return await node.payload(entry)
 
 
+@pytest.mark.slow
 def test_minutes_take_a_moment(world: World) -> None:
     """The clock jumps, also while nodes are connected and look after their connections."""
 

@@ -14,6 +14,7 @@ from culm.errors import ConfigError, StoreError
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder
 from culm.views import Rejected, View, ViewFile, decode_text, undo
+from tests.quick import rounds
 from tests.views.thread import THREAD, log_of, payload
 
 LINES = View(
@@ -48,7 +49,7 @@ def drawn(rng: Random) -> list[LogBuilder]:
     return logs
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", rounds(40))
 def test_any_order_of_arrival(tmp_path: Path, store: SQLiteStore, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each update the rows equal those of a view made anew, whatever happened in the store before.
 
@@ -130,6 +131,7 @@ def test_what_an_update_tells(tmp_path: Path, store: SQLiteStore) -> None:
         assert (changes.removed, changes.applied) == (1, 0)
 
 
+@pytest.mark.slow
 def test_the_end_of_a_log_costs_one_entry(tmp_path: Path, store: SQLiteStore) -> None:
     """An entry at the end of the order repeats none."""
     log = log_of(1)

@@ -106,10 +106,9 @@ def test_as_it_is(culm: Culm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "--raw and --key work with --payload only" in culm("show", place, "--raw").err
 
 
+@pytest.mark.usefixtures("cheap_passphrases")
 def test_a_passphrase_is_asked_for_when_it_helps(culm: Culm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sealed identity is only opened for payloads that are for it."""
-    monkeypatch.setattr("nacl.pwhash.argon2id.OPSLIMIT_MODERATE", 1)
-    monkeypatch.setattr("nacl.pwhash.argon2id.MEMLIMIT_MODERATE", 8192)
     write_private(culm.home / "identities" / "locked", dump_identity(BOB, "open sesame"))
     author = key(culm)
     culm("append", 1, "--text", "mine", "--for", author)

@@ -36,8 +36,7 @@ def test_logs_are_named_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     async def main() -> int:
         with SQLiteStore(tmp_path / "s.db") as store:
-            for seed in range(200):
-                store.add(build_log(1, seed=seed).items())
+            store.add([item for seed in range(200) for item in build_log(1, seed=seed).items()])
             with store.record_set(View.HEADS) as records:
                 heads = [records.id(at) for at in range(len(records))]
             worker = StoreWorker(store, SURROUNDINGS)

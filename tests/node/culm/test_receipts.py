@@ -8,6 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from culm.bamboo import Identity
 from culm.node.culm.offers import offer_of
 from culm.node.culm.receipts import Receipts
@@ -75,6 +77,7 @@ def test_logs_of_others_and_our_own(tmp_path: Path) -> None:
     assert line.offered == []
 
 
+@pytest.mark.slow
 def test_a_log_with_many_gaps(tmp_path: Path) -> None:
     """A receipt names no entry that is not held, however many gaps the log has: it names the first parts of it."""
     log, line = build_log(400), Line()

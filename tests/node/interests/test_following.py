@@ -84,11 +84,11 @@ def beyond(protocol: str, text: str, interest: RangeSet) -> set[int]:
     [
         "1..",
         "20..30",
-        "1.. max 10",
+        pytest.param("1.. max 10", marks=pytest.mark.slow),
         "1.. without 3,20,21",
-        "5..30 without 7",
-        "1..20 metadata",
-        "4..13 sparse",
+        pytest.param("5..30 without 7", marks=pytest.mark.slow),
+        pytest.param("1..20 metadata", marks=pytest.mark.slow),
+        pytest.param("4..13 sparse", marks=pytest.mark.slow),
         "10.. sparse",
     ],
 )

@@ -56,11 +56,11 @@ def branches() -> tuple[LogBuilder, LogBuilder]:
     [
         ("5..10", [1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
         ("23", [1, 4, 13, 17, 21, 22, 23, 24, 25, 26, 39, 40]),
-        ("5; 9", [1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
-        ("4..13 sparse", [1, 4, 13]),
+        pytest.param("5; 9", [1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], marks=pytest.mark.slow),
+        pytest.param("4..13 sparse", [1, 4, 13], marks=pytest.mark.slow),
         ("5..10 metadata", [1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
-        ("5..10 tail 12", [1, 4, 5, 6, 7, 8, 9, 10, 11]),
-        ("5..10 tail 10", [1, 4, 5, 6, 7, 8, 9, 10]),
+        pytest.param("5..10 tail 12", [1, 4, 5, 6, 7, 8, 9, 10, 11], marks=pytest.mark.slow),
+        pytest.param("5..10 tail 10", [1, 4, 5, 6, 7, 8, 9, 10], marks=pytest.mark.slow),
     ],
 )
 def test_the_whole_pool_comes(protocol: str, text: str, expected: list[int]) -> None:

@@ -17,6 +17,7 @@ from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log
 from tests.node.links import Party, run, stream_pair
 from tests.node.peers import Peer, key, sync
+from tests.quick import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +73,7 @@ def test_what_a_partial_holder_gets_later_comes_too(peers: list[Peer]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", rounds(8))
 def test_whatever_a_holder_has_comes(peers: list[Peer], seed: int) -> None:
     """Parts of a log at random, with payloads missing here and there: all that the holder has verified comes."""
     alice, bob, _ = peers

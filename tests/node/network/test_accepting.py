@@ -40,6 +40,7 @@ def no_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.slow
 def test_no_descriptor_is_left(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three callers wait while a hundred attempts to accept them fail: that is one line, and then they are answered."""
     monkeypatch.setattr("asyncio.constants.ACCEPT_RETRY_DELAY", _RETRY_SECONDS)

@@ -143,7 +143,7 @@ def branches(length: int, at: int) -> list[list[Item]]:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("at", [1, 5, 40])
+@pytest.mark.parametrize("at", [5, *(pytest.param(at, marks=pytest.mark.slow) for at in (1, 40))])
 def test_two_whole_branches_show_where_they_part(scheme: str, at: int) -> None:
     """Neither of two nodes lacks an entry of the log, and still both find out where its branches part."""
     held = branches(40, at)

@@ -12,6 +12,7 @@ from culm.errors import ConfigError
 from culm.node.status import queries
 from culm.node.status.settings import StatusSettings
 from culm.store.survey import Order
+from tests.quick import rounds
 
 TOKEN = "0123456789abcdefXYZ"
 
@@ -74,7 +75,7 @@ def test_hosts_that_are_this_machine(host: str, *, ours: bool) -> None:
     assert ours == StatusSettings.parse("127.0.0.1:8484").is_ours(host)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", rounds(30))
 def test_a_search_finds_authors_by_their_beginning(seed: int) -> None:
     """The span of a beginning, of any length, in base62 or hex, holds an author if and only if its text begins so."""
     choose = random.Random(seed)

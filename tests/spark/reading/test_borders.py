@@ -100,6 +100,7 @@ def test_only_bundles_are_cut() -> None:
     assert ([0], b"") == borders(io.BytesIO(plain), 100)
 
 
+@pytest.mark.slow
 def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
     """A bundle of 1 GiB is cut into at least 30 tasks, without reading what its frames hold into memory at once."""
     whole, path = bundle(), tmp_path / "large.bundle"

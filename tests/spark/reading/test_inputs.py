@@ -122,6 +122,7 @@ def split_rows(piece: Piece) -> Iterator[Found]:
     return table_rows(piece) if piece.part is Part.TABLE else scan(piece)
 
 
+@pytest.mark.slow
 def test_a_store_elsewhere_is_copied_once(s3: tuple[str, FileSystem], tmp_path: Path) -> None:
     """A store in a bucket is read with its large payloads, from one copy that all its pieces share."""
     uri, system = s3

@@ -32,6 +32,7 @@ def read(path: Path) -> list[Found]:
     return [row for split in plan([path]) for piece in split for row in scan(piece)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "bundle", "store"])
 def test_large_payloads_are_never_held(kind: str, tmp_path: Path) -> None:
     """A payload of 24 MiB is hashed in a fraction of that memory."""

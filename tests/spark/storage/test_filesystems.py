@@ -54,6 +54,7 @@ def test_what_is_missing_for_a_scheme_is_said() -> None:
         assert 'adl:// needs fsspec: pip install "culm[remote]"' in refused("adl://a/b")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong address is an error that names the settings for it."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")

@@ -36,9 +36,9 @@ def listed(place: str) -> list[str]:
     return [file.location.uri for location in located([place]) for file in location.listed()]
 
 
-@pytest.mark.parametrize(
-    ("place", "names"),
-    [
+def test_folders_and_globs(root: str) -> None:
+    """A folder means all files below it that are not hidden, a glob what it matches, a name its file, hidden or not."""
+    for place, names in (
         ("", ["top", "x/one.bundle", "x/two words.bundle", "x/y/a[1].bin"]),
         ("/x/", ["x/one.bundle", "x/two words.bundle", "x/y/a[1].bin"]),
         ("/x/.hidden", ["x/.hidden"]),
@@ -48,11 +48,8 @@ def listed(place: str) -> list[str]:
         ("/x/[!t]*", ["x/one.bundle", "x/y/a[1].bin"]),
         ("/**/*.b*", ["x/one.bundle", "x/two words.bundle", "x/y/a[1].bin"]),
         ("/x/**", ["x/one.bundle", "x/two words.bundle", "x/y/a[1].bin"]),
-    ],
-)
-def test_folders_and_globs(root: str, place: str, names: list[str]) -> None:
-    """A folder means all files below it that are not hidden, a glob what it matches, a name its file, hidden or not."""
-    assert [f"{root}/{name}" for name in names] == listed(root + place)
+    ):
+        assert [f"{root}/{name}" for name in names] == listed(root + place), place
 
 
 def test_a_file_is_read_where_it_is(root: str) -> None:
@@ -64,15 +61,12 @@ def test_a_file_is_read_where_it_is(root: str) -> None:
         assert b"two" == stream.read(3)
 
 
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [("/x/nothing", "there is no such file or folder"), ("/x/*.parquet", "nothing matches")],
-)
-def test_what_is_not_there_is_named(root: str, place: str, said: str) -> None:
+def test_what_is_not_there_is_named(root: str) -> None:
     """What is missing is an error that names it as the user did."""
-    with pytest.raises(ConfigError) as error:
-        listed(root + place)
-    assert f"{root}{place}: {said}" == str(error.value)
+    for place, said in (("/x/nothing", "there is no such file or folder"), ("/x/*.parquet", "nothing matches")):
+        with pytest.raises(ConfigError) as error:
+            listed(root + place)
+        assert f"{root}{place}: {said}" == str(error.value)
 
 
 def test_names_of_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

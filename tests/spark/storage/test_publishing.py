@@ -86,6 +86,7 @@ def test_results_are_replaced_as_a_whole(fragile: Location) -> None:
     assert there(fragile) == FILES
 
 
+@pytest.mark.slow
 def test_a_failure_at_any_moment(fragile: Location) -> None:
     """Wherever publishing fails, results are whole, old or new, or not complete; the next run replaces them."""
     old = {name.replace("o", "0"): b"old" for name in FILES if name != "summary.json"} | {"summary.json": b"old"}

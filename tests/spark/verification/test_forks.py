@@ -41,7 +41,7 @@ def test_random_logs(tmp_path: Path, seed: int) -> None:
 
     The proof is the lowest there is, whatever the order of the entries.
     """
-    logs = RandomLogs(seed=seed, count=60)
+    logs = RandomLogs(seed=seed, count=30)
     found = found_forks(entry for entry, _ in logs.items)
     assert found == found_forks(entry for entry, _ in logs.items)  # in another order
     with SQLiteStore(tmp_path / "store") as store:

@@ -26,6 +26,7 @@ from culm.store import SQLiteStore
 from culm.testing import LogBuilder, build_log, tampered
 from tests.bamboo import oracle
 from tests.models import FACTOR
+from tests.quick import rounds
 from tests.spark import local
 from tests.spark.worse_logs import WorseLogs, vouched_for
 
@@ -189,7 +190,7 @@ def test_heads_do_not_depend_on_blocks() -> None:
 
 
 @pytest.mark.usefixtures("block_bits")
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", rounds(6))
 def test_heads_are_what_their_definition_says(seed: int) -> None:
     """Of logs with forks, gaps and entries that nobody signed, authentic is what is signed, or linked to by that."""
     rng = random.Random(seed)

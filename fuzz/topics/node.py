@@ -13,6 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError, NetworkError, ProtocolError
 from culm.node.interests.policy import PolicyFile
+from culm.node.lan.multicast import SERVICE, Gate, Multicast, Rates
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.network.webaccess import WebAccess
 from culm.node.network.websocket import upgraded
@@ -24,6 +25,7 @@ from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings
 from culm.store import SQLiteStore
 from culm.testing import build_log
+from culm.wire.announcement import MAX_BYTES
 from fuzz import fresh, talking
 from fuzz.target import Target
 
@@ -73,6 +75,15 @@ def _lines(found: Settings) -> Iterator[str]:
         yield "[peers.limits]\n"
         for name, value in peer.limits.items():
             yield f"{name} = {written(own[name], value)}\n"
+
+
+def mdns(data: bytes) -> None:
+    """What is heard in a datagram was in it and is bounded; answers of others go no further."""
+    heard: list[bytes] = []
+    gate = Gate(None, Rates(lambda: 0.0), Multicast(heard.append)._take)  # noqa: SLF001 - as ``open`` sets it
+    gate.datagram_received(_ANSWER + data, ("10.0.0.1", 5353))
+    assert all(len(found) <= MAX_BYTES and b"culm=" + found in data for found in heard)
+    assert sum(map(len, heard)) <= len(data)
 
 
 def url(data: bytes) -> None:
@@ -183,6 +194,21 @@ def _page(*, guarded: bool) -> _Page:
     return _Page(token=_TOKEN if guarded else None)
 
 
+_ANSWER = b"\0\0\x84"  # The first bytes of an answer: RFC 1035, section 4.1.1.
+_TXT_OF = b"\0\x10\0\x01\0\0\0\x78"  # Type, class, time to live: behind it come the length and the strings.
+_INSTANCE = b"\x01x" + b"".join(bytes((len(part),)) + part.encode() for part in SERVICE.split("."))
+_HEARD = (
+    b"\0" + b"\0\0\0\x01" + bytes(4) + _INSTANCE + _TXT_OF + b"\0\x07\x06culm=a",
+    b"\0"
+     b"\0\0\0\x02"
+    + bytes(4)
+    + _INSTANCE
+    + _TXT_OF
+    + b"\0\0"
+    + b"\x01y\xc0\x0e"
+    + _TXT_OF
+    + b"\0\x09\0\x07culm=bc",
+)
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _STATUSES = {200, 303, 304, 400, 401, 403, 404, 405, 421}
 
@@ -257,6 +283,7 @@ TARGETS = (
         "node.http", http, (ConfigError,), (b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()), longest=300, share=0.3
     ),
     Target("node.search", search, (ConfigError,), _SEARCHES, longest=6000, share=0.2),
+    Target("node.mdns", mdns, (), _HEARD, longest=4096, share=0.5),
     Target("node.websocket", websocket, (NetworkError, ProtocolError), _WEBSOCKETS, longest=3000, share=0.5),
     Target("node.status", status, (), _REQUESTS, longest=1000),
 )

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, Literal
@@ -40,9 +41,21 @@ LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
 OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
 DESCRIPTORS = 128  # that a node of the kind "scarce" may have open, those of its store included
 QUOTA, AUTHOR_QUOTA = 64_000_000, 24_000_000  # Bytes: what is in the home at the start fits, and some logs more.
-Kind = Literal["all", "parts", "scarce", "quotas culm", "quotas bushbaby", "quotas intervals", "quotas proposals"]
+Kind = Literal[
+    "all",
+    "parts",
+    "scarce",
+    "quotas culm",
+    "quotas bushbaby",
+    "quotas intervals",
+    "quotas proposals",
+    "lan",
+    "lan crowded",
+]
 """A node that follows everything; parts of one author's logs; everything, with few descriptors; everything, within
-quotas. There is one with quotas for each protocol, because after the first attack it is full."""
+quotas; everything, and finds neighbours. There is one with quotas for each protocol, because after the first attack it
+is full. So is the list of neighbours of one that finds them."""
+_nodes = count()
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
@@ -52,11 +65,15 @@ _QUIET_CPU = 1 / _TICKS  # seconds of CPU between two such looks, of a node that
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a node listens, by protocol, who it is, and whose logs it has. ``status``: where its status page is."""
+    """Where a node listens, by protocol, who it is, and whose logs it has. ``status``: where its status page is.
+
+    ``lan``: the address at which it hears mDNS, if it finds neighbours. No other program of this machine uses it.
+    """
 
     urls: dict[str, PeerUrl]
     author: bytes
     status: str
+    lan: str
 
     @property
     def key(self) -> bytes:
@@ -83,14 +100,14 @@ class Target:
     def to_json(self) -> str:
         """As text, for another process."""
         urls = {name: str(url) for name, url in self.urls.items()}
-        return json.dumps({"urls": urls, "author": self.author.hex(), "status": self.status})
+        return json.dumps({"urls": urls, "author": self.author.hex(), "status": self.status, "lan": self.lan})
 
     @classmethod
     def from_json(cls, text: str) -> Target:
         """The opposite."""
         data = json.loads(text)
         urls = {name: PeerUrl.parse(url, schemes=LISTENER_SCHEMES) for name, url in data["urls"].items()}
-        return cls(urls, bytes.fromhex(data["author"]), data["status"])
+        return cls(urls, bytes.fromhex(data["author"]), data["status"], data["lan"])
 
 
 def fill(home: Path, kind: Kind) -> bytes:
@@ -158,6 +175,10 @@ class Node:
         call += ["--log-format", "json", "--verbose", *options]
         if kind.startswith("quotas"):
             call += ["--quota", str(QUOTA), "--author-quota", str(AUTHOR_QUOTA)]
+        number = next(_nodes)
+        lan = f"127.{251 + number % 4}.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
+        if kind.startswith("lan"):
+            call += ["--lan", "--lan-weak", "--lan-at", lan]
         if kind == "scarce":
             call = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *call]
         self._process = subprocess.Popen(
@@ -177,7 +198,7 @@ class Node:
         status, *places = [self._process.stdout.readline().split()[1] for _ in ("status", *LISTENER_SCHEMES)]
         self._reader.start()
         urls = [PeerUrl.parse(place, schemes=LISTENER_SCHEMES) for place in places]
-        self.target = Target({url.scheme: url for url in urls}, author, status)
+        self.target = Target({url.scheme: url for url in urls}, author, status, lan)
 
     def _read(self) -> None:
         assert self._process.stderr is not None

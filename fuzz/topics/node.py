@@ -199,15 +199,7 @@ _TXT_OF = b"\0\x10\0\x01\0\0\0\x78"  # Type, class, time to live: behind it come
 _INSTANCE = b"\x01x" + b"".join(bytes((len(part),)) + part.encode() for part in SERVICE.split("."))
 _HEARD = (
     b"\0" + b"\0\0\0\x01" + bytes(4) + _INSTANCE + _TXT_OF + b"\0\x07\x06culm=a",
-    b"\0"
-     b"\0\0\0\x02"
-    + bytes(4)
-    + _INSTANCE
-    + _TXT_OF
-    + b"\0\0"
-    + b"\x01y\xc0\x0e"
-    + _TXT_OF
-    + b"\0\x09\0\x07culm=bc",
+    b"\0\0\0\0\x02" + bytes(4) + _INSTANCE + _TXT_OF + b"\0\0" + b"\x01y\xc0\x0e" + _TXT_OF + b"\0\x09\0\x07culm=bc",
 )
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _STATUSES = {200, 303, 304, 400, 401, 403, 404, 405, 421}

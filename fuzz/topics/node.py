@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from base64 import b64encode
 from contextlib import suppress
 from functools import cache
+from hashlib import sha1
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
@@ -16,7 +19,7 @@ from culm.node.interests.policy import PolicyFile
 from culm.node.lan.multicast import SERVICE, Gate, Multicast, Rates
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.network.webaccess import WebAccess
-from culm.node.network.websocket import upgraded
+from culm.node.network.websocket import join, upgraded
 from culm.node.roster import Roster
 from culm.node.settings.reading import Settings, load, read_limits
 from culm.node.settings.schema import SECTIONS, Key, Section, example, written
@@ -149,12 +152,44 @@ async def _content(data: bytes) -> None:
     ends = _Unheard(talking.Peer())
     ends.reader.feed_data(data)
     ends.reader.feed_eof()
-    reader, writer = await upgraded(cast("Streams", (ends.reader, ends)), _ACCESS, 60)
+    (reader, writer), _ = await upgraded(cast("Streams", (ends.reader, ends)), _ACCESS, 60)
     size = 0
     while some := await reader.read(100):
         size += len(some)
         assert size < len(data)
     writer.write(b"answer")
+
+
+class _Answered(_Unheard):
+    """A connection whose peer answers the request with what it has to say; ``@`` there stands for the right key."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(talking.Peer())
+        self._answer: bytes | None = answer
+
+    def write(self, data: bytes) -> None:
+        """Answer, once."""
+        if self._answer is not None:
+            asked = re.search(rb"sec-websocket-key: (\S+)", data, re.IGNORECASE)
+            assert asked is not None
+            digest = sha1(asked[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
+            self.reader.feed_data(self._answer.replace(b"@", b64encode(digest)))
+            self.reader.feed_eof()
+            self._answer = None
+
+
+def webcall(data: bytes) -> None:
+    """What answers a call ends in a connection, or as documented; no more content comes out of frames than went in."""
+
+    async def called() -> None:
+        ends = _Answered(data)
+        reader, _ = await join(cast("Streams", (ends.reader, ends)), PeerUrl("ws", "127.0.0.1", 80), _TOKEN)
+        size = 0
+        while some := await reader.read(100):
+            size += len(some)
+            assert size < len(data)
+
+    asyncio.run(called())
 
 
 # -- the status page -----------------------------------------------------------------------------------------------
@@ -266,6 +301,14 @@ _WEBSOCKETS = (
     _HANDSHAKE + b"\x82\x82\0\0\0\0\xb0\x00\x88\x82\1\2\3\4\x02\xea",
     _HANDSHAKE + b"\x02\x81\0\0\0\0\xb0\x89\x81\0\0\0\0p\x80\x81\0\0\0\0\0" + b"\x82\xfe\1\0\0\0\0\0" + bytes(256),
 )
+_JOINED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: @\r\n"
+    b"Sec-WebSocket-Protocol: culm-intervals\r\n\r\n"
+)
+_CALLED = (
+    _JOINED + b"\x82\x02\xb0\x00\x88\x02\x03\xe8",
+    _JOINED.replace(b"ls\r", b"ls-exchange\r") + b"\x02\x01\xb0\x89\x01p\x80\x01\0" + b"\x82\x7e\1\0" + bytes(256),
+)
 TARGETS = (
     Target("node.settings", settings, (ConfigError,), _TOML, longest=8000, share=1.5),
     Target("node.url", url, (ConfigError,), _URLS, longest=200, share=0.3),
@@ -277,5 +320,6 @@ TARGETS = (
     Target("node.search", search, (ConfigError,), _SEARCHES, longest=6000, share=0.2),
     Target("node.mdns", mdns, (), _HEARD, longest=4096, share=0.5),
     Target("node.websocket", websocket, (NetworkError, ProtocolError), _WEBSOCKETS, longest=3000, share=0.5),
+    Target("node.webcall", webcall, (NetworkError, ProtocolError), _CALLED, longest=3000, share=0.5),
     Target("node.status", status, (), _REQUESTS, longest=1000),
 )

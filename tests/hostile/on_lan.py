@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 from culm.node.lan.finding import MAX_CONTACTS
 from culm.wire.announcement import HOUR_SECONDS, Announcement, clump_key, seal
 from tests.hostile.attack import Attack, Field
-from tests.hostile.node import CLUMP
 from tests.hostile.wires import Cut
 
 if TYPE_CHECKING:
@@ -115,7 +114,10 @@ class _Ether:
         if not self._field.is_long:
             key, here = _key(), await self.listen()
             while not self.calls[-1] and not self._field.over.is_set():
-                self._throw(_announced(_by_member(key, *here), b"%016x" % self._asked), self._sockets[0])
+                self._throw(
+                    _announced(_by_member(self._field.target.clump, key, *here), b"%016x" % self._asked),
+                    self._sockets[0],
+                )
                 await self.answered()
 
     async def close(self) -> None:
@@ -166,8 +168,8 @@ def _announced(sealed: bytes, instance: bytes) -> bytes:
     return _answer([_record(_NAME, _PTR, name), _record(name, _TXT, _label(b"culm=" + sealed))])
 
 
-def _by_member(key: bytes, host: str, port: int, hours: int = 0, clump: bytes = CLUMP) -> bytes:
-    """An announcement that holds; ``hours`` ago, or of another clump."""
+def _by_member(clump: bytes, key: bytes, host: str, port: int, hours: int = 0) -> bytes:
+    """An announcement that holds in a clump, or did so ``hours`` ago."""
     announcement = Announcement(key, ((ip_address(host), port),))
     return seal(announcement, clump_key(clump), time.time() - hours * HOUR_SECONDS)
 
@@ -183,7 +185,7 @@ async def forges(field: Field) -> str:
         here = await ether.listen()
 
         def make(number: int) -> bytes:
-            sealed = _by_member(_key(), *here, clump=b"another")
+            sealed = _by_member(b"another", _key(), *here)
             if number % 2:
                 sealed = sealed[:-32] + os.urandom(32)
             return _announced(sealed, b"%016x" % number)
@@ -197,7 +199,8 @@ async def replays(field: Field) -> str:
     """Repeats an announcement that a member made three hours ago, and one of this hour."""
     async with _ether(field) as ether:
         key = _key()
-        old, new = _by_member(key, *await ether.listen(), 3), _by_member(key, *await ether.listen())
+        clump = field.target.clump
+        old, new = _by_member(clump, key, *await ether.listen(), 3), _by_member(clump, key, *await ether.listen())
         await ether.send(lambda number: _announced(new if number % 2 else old, b"%016x" % number))
         await ether.called()
         return f"{ether.calls[0]} calls for the old one, {ether.calls[1]} for the new one"
@@ -207,7 +210,7 @@ async def invents_keys(field: Field) -> str:
     """Is a member and announces a node of another key each time, at a listener that takes calls and says nothing."""
     async with _ether(field) as ether:
         here = await ether.listen()
-        await ether.send(lambda number: _announced(_by_member(_key(), *here), b"%016x" % number))
+        await ether.send(lambda number: _announced(_by_member(field.target.clump, _key(), *here), b"%016x" % number))
         while not field.is_long and ether.most_held < MAX_CONTACTS:
             await ether.answered()
         return f"{ether.most_held} calls at once"
@@ -218,7 +221,9 @@ async def moves(field: Field) -> str:
     async with _ether(field) as ether:
         key = _key()
         places = [await ether.listen(), await ether.listen()]
-        await ether.send(lambda number: _announced(_by_member(key, *places[number % 2]), b"%016x" % number))
+        await ether.send(
+            lambda number: _announced(_by_member(field.target.clump, key, *places[number % 2]), b"%016x" % number)
+        )
         await ether.called()
         return f"{sum(ether.calls[:2])} calls"
 

@@ -20,7 +20,7 @@ from culm.node.interests.missing import lacking
 from culm.node.interests.policy import Policy
 from culm.node.intervals.peek import Peek
 from culm.node.network.transport import connect
-from culm.node.network.urls import PeerUrl
+from culm.node.network.urls import WEB_SCHEMES, PeerUrl
 from culm.node.schemes import scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
@@ -36,7 +36,7 @@ from culm.store import PayloadState, ReadableStore, SQLiteStore, StoredEntry, To
 from culm.types import Log
 
 Progress = Callable[[SessionStats], None]
-FETCHING = ("culm", "intervals")
+FETCHING = ("culm", "intervals", *WEB_SCHEMES)
 """Protocols by which single entries can be fetched."""
 _MOST_TOLD = 1000  # Spans of each range that a fetch says the peer lacks.
 
@@ -146,7 +146,8 @@ async def _ask(
     assert scheme.session is not None  # noqa: S101 - ``FETCHING`` names no other protocol
     try:
         purpose = Purpose(called=True, key=url.key, mirrors=False, peek=peek)
-        session = scheme.session(context, Peering(config).paced(await connect(url)), purpose)
+        streams = await connect(url, config.for_peer(url)[1].token_file)
+        session = scheme.session(context, Peering(config).paced(streams), purpose)
         await until_one_ends(session.run(), _all_come(peek, session, config.limits.settle_seconds))
     finally:
         worker.close()

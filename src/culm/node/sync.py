@@ -57,7 +57,7 @@ async def sync(
     purpose: Purpose = _ONCE,
     progress: Callable[[SessionStats], None] = lambda _: None,
     *,
-    dial: Callable[[PeerUrl], Awaitable[Streams]] = connect,
+    dial: Callable[[PeerUrl], Awaitable[Streams]] | None = None,
     kept: KeptPeers | None = None,
     held: HeldByPeers | None = None,
 ) -> SyncSummary:
@@ -65,8 +65,8 @@ async def sync(
 
     ``identity`` is needed only where the protocol proves who we are. ``purpose`` says what to ask for, where the
     protocol asks by log, and whether to stay for what is new until cancelled. ``progress`` is called several times a
-    second. ``dial`` opens a connection. ``NetworkError`` if it breaks off before everything was exchanged. A connection
-    that has carried all the messages it may is followed by another one.
+    second. ``dial`` opens a connection in another way than usual. ``NetworkError`` if it breaks off before everything
+    was exchanged. A connection that has carried all the messages it may is followed by another one.
 
     ``kept`` is what is known of peers. A session that went well is noted there, and the dialect that was heard. No
     penalty is asked for or given, because the user has named this peer and sees the error. ``held`` notes what the peer
@@ -91,7 +91,7 @@ async def sync(
         kept.exchange()
         async with folding(worker):
             while not is_over:
-                streams = await dial(url)
+                streams = await (dial(url) if dial else connect(url, config.for_peer(url)[1].token_file))
                 address, at = address_of(streams[1]), replace(context, address=place_of(streams[1]))
                 session = scheme.session(at, peering.paced(streams, config.for_peer(url)[1]), purpose)
                 async with beside(watch_changes(worker, session.store_changed)) if is_watched else nullcontext():

@@ -160,4 +160,4 @@ def test_a_peer_of_the_configuration(culm: Culm, alice: str) -> None:
         done = culm("sync", "alice", f"{alice}/1") if "culm" not in url else culm("sync", "alice")
         assert (done.code, f"cannot reach {url}" in done.err) == (3, True)
     (culm.home / "culm.toml").write_text('[[peers]]\nurl = "bushbaby://127.0.0.1:1"\nname = "alice"\n')
-    assert "cannot be done by bushbaby" in culm("fetch", "alice", f"{alice}/1/1").err
+    assert "bushbaby cannot do this" in culm("fetch", "alice", f"{alice}/1/1").err

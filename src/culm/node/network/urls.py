@@ -38,7 +38,12 @@ UNIX_FORM, EXEC_FORM = "PROTOCOL+unix:PATH", "PROTOCOL+exec:COMMAND"
 
 
 def forms(schemes: Sequence[str], *, listening: bool = False) -> list[str]:
-    """What addresses with a host look like, for messages. Only an address to connect to needs the listener's key."""
+    """What addresses with a host look like, for messages. Only an address to connect to needs the listener's key.
+
+    ``ws`` is not among the addresses to connect to: it is for this machine alone.
+    """
+    if not listening and "wss" in schemes:
+        schemes = [scheme for scheme in schemes if scheme != "ws"]
     return [f"{scheme}://{'KEY@' if scheme in _SECURE and not listening else ''}HOST:PORT" for scheme in schemes]
 
 
@@ -102,7 +107,7 @@ class PeerUrl:
             meant = [scheme for scheme in schemes if text.startswith(f"{scheme}://")]
             expected = " or ".join(forms(meant or schemes, listening=may_be_zero))
             if host is not None and parts.scheme in LISTENER_SCHEMES and not meant:
-                raise ConfigError(f"{text!r}: this cannot be done by {parts.scheme}; expected {expected}")
+                raise ConfigError(f"{text!r}: {parts.scheme} cannot do this; expected {expected}")
             raise ConfigError(f"{text!r} is not an address; expected {expected}")
         if parts.username is not None and parts.scheme not in _SECURE:
             raise ConfigError(f"{text!r}: only a culm:// address has a key; leave out what stands before the @")

@@ -359,12 +359,24 @@ class NodeService:
         moving = TABLE["intervals"].session
         # A program that runs us over stdin and stdout could read the store anyway.
         moves = url.via == "stdio" or any(scheme_of(place) is TABLE["intervals"] for place in self.roster.listeners)
+        is_connected = goes_on = False
+
+        def connected() -> None:
+            nonlocal is_connected
+            is_connected = True
+            self.roster.tell("connected", url.scheme, place, "")
+
+        reason = "this node closed the connection"
         try:
-            goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run()
+            goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run(connected)
+            reason = "" if is_connected else "the peer hung up at once"
         except CulmError as error:
+            reason = str(error)
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
-            return
+        finally:
+            if not goes_on:
+                self.roster.tell("lost" if is_connected else "failed", url.scheme, place, reason)
         if goes_on and moving is not None:
             await self._run(moving(self._context_of(streams[1], self.config), streams, Purpose()), streams[1])
 

@@ -66,7 +66,7 @@ async def connect(url: PeerUrl, token_file: Path | None = None) -> Streams:
     except ssl.SSLCertVerificationError as error:
         raise PeerRefused(f"the certificate of {url} is not trusted: {error.verify_message}") from None
     except ssl.SSLError as error:
-        raise NetworkError(f"{url} failed the TLS handshake: {error.reason}") from None
+        raise NetworkError(f"{url} failed the TLS{' 1.3' * url.is_secure} handshake: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"cannot reach {url}: {reason_of(error)}") from None
     _find_dead(streams[1])

@@ -18,6 +18,7 @@ from tests.hostile.node import Node, is_confirmed
 from tests.hostile.on_quotas import overfilled
 from tests.hostile.table import ATTACKS
 from tests.hostile.trial import try_once
+from tests.node.lan.test_multicast import multicast_works
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,8 @@ FIXTURES: dict[Kind, str] = {
     "parts": "partial_node",
     "scarce": "scarce_node",
     "quotas culm": "limited_node",
+    "lan": "finding_node",
+    "lan crowded": "crowded_node",
 }
 ASKED = (
     "flood of requests|too many requests|asks and cancels",
@@ -60,6 +63,8 @@ ASKED = (
     "store with triggers",
     "archive with|pipes|Parquet",
     "a disk to be filled",
+    "forged announcements|replayed announcements|invented keys|moving key",
+    "names that never resolve|addresses of one name|huge texts|names that point around",
 )
 
 
@@ -87,6 +92,24 @@ def limited_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     home = tmp_path_factory.mktemp("quotas")
     yield from _served(home, "quotas culm")
     assert overfilled(home) == []
+
+
+@pytest.fixture(scope="module")
+def finding_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that finds neighbours."""
+    yield from _finding(tmp_path_factory.mktemp("lan"), "lan")
+
+
+@pytest.fixture(scope="module")
+def crowded_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node that finds neighbours, too many of them."""
+    yield from _finding(tmp_path_factory.mktemp("crowded"), "lan crowded")
+
+
+def _finding(home: Path, kind: Kind) -> Iterator[Node]:
+    if not multicast_works():
+        pytest.skip("this machine has no multicast on its loopback")
+    yield from _served(home, kind)
 
 
 def _served(home: Path, kind: Kind) -> Iterator[Node]:

@@ -411,7 +411,7 @@ def _clock(home: Home) -> Iterator[Finding]:
 async def _peers(settings: Settings) -> list[Finding]:
     async def reached(peer: PeerSettings) -> Finding:
         try:
-            _, writer = await connect(peer.url)
+            _, writer = await connect(peer.url, peer.token_file)
         except CulmError as error:
             return _problem(
                 "peers", f"{peer.name}: {error}", "check that the peer is running and that its address is right"

@@ -45,7 +45,7 @@ from culm.node.lan.finding import Finding
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.pipes import own_streams
 from culm.node.network.transport import STREAM_LIMIT
-from culm.node.network.urls import EXEC_FORM, PIPE_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
+from culm.node.network.urls import CALL_SCHEMES, EXEC_FORM, PIPE_SCHEMES, UNIX_FORM, PeerUrl, forms
 from culm.node.network.webaccess import WebAccess
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
@@ -88,7 +88,7 @@ def register(commands: Commands) -> None:
         "url",
         metavar="URL",
         type=partial(named_peer, PeerUrl.parse),
-        help=" or ".join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM, "the name of a peer in the configuration"]),
+        help=" or ".join([*forms(CALL_SCHEMES), EXEC_FORM, UNIX_FORM, "the name of a peer in the configuration"]),
     )
     once.add_argument(
         "logs",
@@ -178,10 +178,9 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _web_access(settings: Settings) -> WebAccess:
-    """Which web pages may read from the node. A file of tokens is read here, once."""
-    file = settings["web_token_file"]
-    tokens = None if file is None else read_private(Path(file))
-    return WebAccess.of(settings["web_origins"], tokens, settings["web_certificate_file"], settings["web_key_file"])
+    """Who may read from the node at ``ws://`` and ``wss://``."""
+    files = (settings[name] for name in ("web_token_file", "web_certificate_file", "web_key_file"))
+    return WebAccess.of(settings["web_origins"], *files, exchange=settings["web_exchange"])
 
 
 def _found_at(settings: Settings) -> list[PeerUrl]:
@@ -314,7 +313,7 @@ def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} {reason}")
     for schemes, names in _ONLY_WITH.items():
         given = [name for name in names if _is_given(getattr(arguments, name))]
-        if given and url.scheme not in schemes:
+        if given and url.protocol not in schemes:
             option = "AUTHOR/LOG" if given[0] == "logs" else f"--{given[0].replace('_', '-')}"
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
             instead = "; here it is --interest AUTHOR/LOG" if given[0] == "logs" else ""

@@ -8,12 +8,13 @@ when a session ends.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from culm.errors import FeatureRefused
+from culm.errors import CulmError, FeatureRefused
 from culm.node.network.urls import PeerUrl
 from culm.node.peerevents import Kind, PeerEvent
 from culm.node.sessions.session import Session
@@ -96,16 +97,61 @@ class Roster:
         self.recent.appendleft(replace(contact, peer=session.peer, until=time.time(), why=reason))
 
     def _tell_of_end(self, session: Session[Any], error: BaseException | None) -> None:
-        reason = str(error or session.over_because)
-        if isinstance(error, asyncio.CancelledError):
-            reason = "this node closed the connection"
-        if isinstance(error, PeerRefused | FeatureRefused):
-            self.happened(session, "refused", reason)
-        elif self._open[session].was_connected:
-            self.happened(session, "lost", reason)
-        elif not session.over_because:  # Otherwise this node calls again at once, in another dialect.
-            self.happened(session, "failed", reason or "the peer hung up at once")
+        if (end := _end_of(session, error, was_connected=self._open[session].was_connected)) is not None:
+            self.happened(session, *end)
 
     def contacts(self) -> list[Contact]:
         """The open sessions, the oldest first."""
         return [replace(contact, peer=session.peer) for session, contact in self._open.items()]
+
+
+class OneTime:
+    """Tells of syncs and fetches, which are not in the roster. ``tell``: that of the roster."""
+
+    def __init__(self, url: PeerUrl, tell: Callable[..., object] = lambda *_, **__: None) -> None:
+        self._url, self._tell = url, tell
+        self._is_connected = False
+        self._address = ""
+
+    def happened(self, session: Session[Any], kind: Kind, reason: str = "") -> None:
+        """For the context of the session."""
+        self._is_connected |= kind == "connected"
+        self._tell(kind, session.scheme, self._address, reason, self._url, session.peer)
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Tell if the peer is not reached."""
+        try:
+            yield
+        except CulmError as error:
+            kind = "refused" if isinstance(error, PeerRefused) else "failed"
+            self._tell(kind, self._url.scheme, "", str(error), self._url)
+            raise
+
+    @contextmanager
+    def during(self, session: Session[Any], address: str) -> Iterator[None]:
+        """Tell how a session ends that runs inside; ``address`` is HOST:PORT."""
+        self._is_connected, self._address = False, address
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if (end := _end_of(session, error, was_connected=self._is_connected)) is not None:
+                self.happened(session, *end)
+
+
+def _end_of(session: Session[Any], error: BaseException | None, *, was_connected: bool) -> tuple[Kind, str] | None:
+    """What to tell of the end of a session, and why it ended; None: nothing, because another one follows at once."""
+    reason = str(error or session.over_because)
+    if isinstance(error, asyncio.CancelledError):
+        reason = "this node closed the connection"
+    if isinstance(error, PeerRefused | FeatureRefused):
+        return "refused", reason
+    if was_connected:
+        return "lost", reason
+    if session.over_because:  # This node calls again at once, in another dialect.
+        return None
+    return "failed", reason or "the peer hung up at once"

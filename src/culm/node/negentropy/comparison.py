@@ -139,17 +139,20 @@ class Answering:
         self._own = Worker(thread)  # The connection's own thread, for the snapshot and all questions to it.
         self._snapshot = ExitStack()
 
-    async def run(self) -> bool:
+    async def run(self, answered: Callable[[], object] = lambda: None) -> bool:
         """Answer until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
 
-        True if the caller goes on by intervals instead. The streams are then left open.
+        True if the caller goes on by intervals instead. The streams are then left open. ``answered`` is called when the
+        first message was answered.
         """
         goes_on = False
         try:
             with _translated_errors():
                 async with asyncio.timeout(SESSION_SECONDS):
-                    for _ in range(MAX_ROUNDS):
+                    for number in range(MAX_ROUNDS):
                         message = await self._round()
+                        if not number and message is not None:
+                            answered()
                         if goes_on := message == _TRANSFER:
                             return True
                         if message is None:

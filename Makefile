@@ -47,7 +47,7 @@ test: $(READY)  ## run all the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The quick tests share no session or server, and to share thousands of them out by group costs seconds.
-quick: $(READY)  ## run the tests that take a minute or two together: no Spark, no processes, no long properties
+quick: $(READY)  ## run the tests that take under a minute together: no Spark, no processes, no long properties
 	@$(BIN)/python -m pytest --quick $(subst --dist=loadgroup,--dist=load,$(PYTEST_ARGS))
 
 long: $(READY)  ## run the tests that make test leaves out because each takes a minute: pages on Spark, kills of its commands

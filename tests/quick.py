@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CPU_SECONDS = float(os.environ.get("CULM_QUICK_SECONDS", "1"))
 """How long a test of the quick run may compute. The median takes two milliseconds, and thousands of tests share a
-minute or two. The bound is several times what any test takes today, because a busy machine makes computing slower."""
+minute. The bound is several times what any test takes today, because a busy machine makes computing slower."""
 SHOWN = 10  # slowest tests that a quick run ends with
 LEFT_OUT = ("cluster", "long", "models", "slow", "spark", "subprocess")
 """Marks of tests that the quick run leaves out."""

@@ -6,13 +6,12 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.structure import circles, classes, comparisons, fields, imports, modules, parameters
+from tests.structure import circles, classes, comparisons, fields, imports, modules, parameters, statements
 
 SOURCE = Path(__file__).parents[1] / "src" / "culm"
 ALLOWED = {
@@ -79,14 +78,6 @@ MOST_SCHEME_COMPARISONS = 5  # outside the one table of schemes (``culm.node.sch
 PROTOCOLS = ("bushbaby", "intervals", "proposals", "session", "negentropy", "ranges", "wire")
 WITHOUT_IO = ("bamboo", "conformance", *PROTOCOLS)
 FORBIDDEN = {"socket", "asyncio", "time", "random", "secrets", "sqlite3", "threading", "select", "ssl"}
-
-
-def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements inside a node, at any depth; a walk through their expressions, too, takes many times as long."""
-    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for inner in getattr(node, part, ()):
-            yield inner
-            yield from statements(inner)
 
 
 @cache  # several tests ask for the same modules

@@ -97,7 +97,7 @@ def stranded(model: LogModel, items: Iterable[Range], newest: int) -> set[int]:
 # -- Bushbaby: spans of entries ------------------------------------------------------------------------------------
 
 
-@models(60)
+@models(40)
 @given(held=HOLDINGS, interest=interests(), high=st.integers(1, LENGTH), limit=st.integers(1, 9))
 def test_missing(held: tuple[list[str], int], interest: RangeSet, high: int, limit: int) -> None:
     """What is asked of a peer that has a log up to a number: whatever an interest needs, and is not held or given up.
@@ -124,7 +124,7 @@ def test_missing(held: tuple[list[str], int], interest: RangeSet, high: int, lim
     assert found == everything[:limit]
 
 
-@models(60)
+@models(40)
 @given(held=HOLDINGS, theirs=HOLDINGS, interest=interests(), newest=st.integers(0, LENGTH))
 def test_lacking_tails(
     held: tuple[list[str], int], theirs: tuple[list[str], int], interest: RangeSet, newest: int
@@ -151,7 +151,7 @@ def test_lacking_tails(
     assert all(range_oracle.shortest(chain.high, chain.below)[-2] == chain.low for chain in found)
 
 
-@models(60)
+@models(40)
 @given(interest=interests(), newest=st.integers(0, LENGTH + 5))
 def test_wanted(interest: RangeSet, newest: int) -> None:
     """The numbers that an interest needs: those of its items, and of all that verifies them."""
@@ -163,7 +163,7 @@ def test_wanted(interest: RangeSet, newest: int) -> None:
 # -- the Point-2-Point protocols: items of ranges -------------------------------------------------------------------
 
 
-@models(60)
+@models(40)
 @given(
     held=HOLDINGS,
     item=ranges(sparse=False),
@@ -211,7 +211,7 @@ def _payloads_at_all(item: Range, least: int | None, greatest: int | None) -> bo
 # -- culm://: offers -----------------------------------------------------------------------------------------------
 
 
-@models(60)
+@models(40)
 @given(ours=HOLDINGS, theirs=HOLDINGS, interest=interests())
 def test_offers(ours: tuple[list[str], int], theirs: tuple[list[str], int], interest: RangeSet) -> None:
     """An offer says what is held; what is asked of it is what it has and we want; it is of use if we lack any of that.

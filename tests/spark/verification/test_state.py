@@ -81,7 +81,7 @@ class Parts:
     """Many logs with anything wrong in them, in parts of which some overlap, and what one run says of all of them."""
 
     def __init__(self, folder: Path, signatures: str) -> None:
-        logs = WorseLogs(seed=5, count=60)
+        logs = WorseLogs(seed=5, count=40)
         items = sorted([*logs.items, *((entry, None) for entry in logs.forged)], key=lambda item: item[0].encoded)
         draw = random.Random(1)
         draw.shuffle(items)

@@ -99,7 +99,7 @@ class TestAnyBlocks:
         So is what is certified.
         A payload is held if there is a good copy of it anywhere; what cannot be read is told with its place.
         """
-        logs = WorseLogs(seed=seed, count=40)
+        logs = WorseLogs(seed=seed, count=25)
         rows = rows_of(logs.write(tmp_path))
         found = local.verdicts(rows, signatures)
         assert found.keys() == {entry.hash for entry, _ in logs.items} | {entry.hash for entry in logs.forged}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from culm.cli.command import make_parser
@@ -20,6 +21,13 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"tell a friend: culm://\w{43}@127\.0\.0\.1:\d+\n1 b'first light'\n", result.stdout)
+
+
+def test_the_extras_are_named() -> None:
+    """What can be installed besides stands where it is said how to install; the pages on Spark name those for Spark."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    install = README[README.index("To install Culm") : README.index("## The first five")]
+    assert extras - {"remote", "connect"} == {word for word in re.findall(r"`(\w+)`", install) if word in extras}
 
 
 def test_make_verbs_exist() -> None:

@@ -35,6 +35,8 @@ COLUMNS = 120
             "'bushbaby://a:1': bushbaby cannot do this; expected culm://KEY@HOST:PORT or intervals://HOST:PORT"  # noqa: ISC004
             " or wss://HOST:PORT",
         ),
+        (("sync", "culm:aeaczlavmn5"), "this is an invitation, and not an address; take it with: culm join URL"),
+        (("halp",), "there is no command 'halp'; did you mean help? (see culm --help)"),
         (("sync", "intervals://a:99999"), "'intervals://a:99999' is not an address; expected intervals://HOST:PORT"),
         (("fetch", NOWHERE, "a/1"), "'a/1' is not an entry; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"),
         (

@@ -55,7 +55,10 @@ def test_wrong_calls(culm: Culm, alice: str) -> None:
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert why in done.err
     assert [row["name"] for row in culm("name", "--json").json] == ["alice"]
-    assert "is not a Culm home yet" in culm.at("nowhere")("name", OTHER, "bob").err
+    nowhere = culm.at("nowhere")
+    assert (
+        f"is not a Culm home yet; make one with: culm --home {nowhere.home} init" in nowhere("name", OTHER, "bob").err
+    )
     assert not culm.at("nowhere").home.exists()
 
 

@@ -108,6 +108,8 @@ class PeerUrl:
             expected = " or ".join(forms(meant or schemes, listening=may_be_zero))
             if host is not None and parts.scheme in LISTENER_SCHEMES and not meant:
                 raise ConfigError(f"{text!r}: {parts.scheme} cannot do this; expected {expected}")
+            if text.startswith("culm:") and not text.startswith("culm:/"):
+                raise ConfigError("this is an invitation, and not an address; take it with: culm join URL")
             raise ConfigError(f"{text!r} is not an address; expected {expected}")
         if parts.username is not None and parts.scheme not in _SECURE:
             raise ConfigError(f"{text!r}: only a culm:// address has a key; leave out what stands before the @")

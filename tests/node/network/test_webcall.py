@@ -112,6 +112,7 @@ def test_pages_never_bring_entries(pair: tuple[Party, Party], origin: str | None
     assert b"sec-websocket-protocol: " + chosen + b"\r\n" in run(main)
 
 
+@pytest.mark.slow
 def test_a_contact_follows_live(pair: tuple[Party, Party]) -> None:
     """A node that keeps contact gets what is published later, and calls again after the connection was lost."""
     alice, bob = pair

@@ -606,6 +606,7 @@ def shown_by(party: Party, access: WebAccess, *changes: Callable[[], None]) -> l
     return found
 
 
+@pytest.mark.slow
 def test_a_renewed_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A certificate that was renewed is shown to the next caller.
 

@@ -69,12 +69,12 @@ def read_tokens(text: str) -> tuple[str, ...]:
     """The tokens of a file, one a line; ``ConfigError`` if it has none, or one that is too short or malformed."""
     tokens = tuple(line.strip() for line in text[:_MOST_FILE].splitlines() if line.strip())
     if not tokens:
-        raise ConfigError("web_token_file has no token; write one a line")
+        raise ConfigError("the file of tokens for ws:// and wss:// has none; write one a line")
     for token in tokens:
         is_plain = token.isascii() and token.replace("-", "").replace("_", "").isalnum()
         if not (LEAST_TOKEN <= len(token) <= MOST_TOKEN and is_plain):
             raise ConfigError(
-                f"a token in web_token_file must have {LEAST_TOKEN} to {MOST_TOKEN} letters, digits, '-' or '_'"
+                f"a token for ws:// and wss:// must have {LEAST_TOKEN} to {MOST_TOKEN} letters, digits, '-' or '_'"
             )
     return tokens
 

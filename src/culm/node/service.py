@@ -223,6 +223,11 @@ class NodeService:
             await session.change_policy(narrow(policy))
 
     @property
+    def policy(self) -> Policy:
+        """The choices by which the node asks and shares now, with what peers want if it is a relay."""
+        return self._source.policy
+
+    @property
     def _wanted(self) -> Policy:
         """The operator's choices, with what peers want if the node is a relay."""
         return self.config.policy if self._relay is None else self._relay.policy_for()

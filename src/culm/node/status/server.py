@@ -21,6 +21,7 @@ from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.network.accepting import listening
 from culm.node.roster import Roster
 from culm.node.status import holdings, queries
+from culm.node.status.asked import following
 from culm.node.status.crowd import Complaints, Crowd, Door
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
@@ -28,6 +29,7 @@ from culm.node.status.overview import NodeCollector, Rates, metrics_text, overvi
 from culm.node.status.queries import QUESTIONS, Query, Question
 from culm.node.status.reader import Reader, TooBusy
 from culm.node.status.settings import StatusSettings
+from culm.node.status.sources import Sources
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEARTBEAT_SECONDS = 15.0  # Silence after which a comment is sent, because proxies close idle connections.
@@ -39,8 +41,9 @@ _REST = 10  # The totals are computed again after 10 times as long as they took,
 class StatusServer:
     """Serves the page while its context is open. ``url`` is its address, with the real port."""
 
-    def __init__(self, roster: Roster, settings: StatusSettings) -> None:
+    def __init__(self, roster: Roster, settings: StatusSettings, sources: Sources | None = None) -> None:
         settings.check()
+        self._sources = sources or Sources()
         self._roster = roster
         self._settings = settings
         self.hub = Hub(settings.most_viewers)
@@ -89,6 +92,7 @@ class StatusServer:
         app.on_response_prepare.append(guard.prepare)
         routes: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             "/api/overview": self._overview,
+            "/api/following": self._following,
             "/api/proof": self._proof,
             "/events": self._events,
             "/metrics": self._metrics,
@@ -130,7 +134,11 @@ class StatusServer:
         return self._totals[1]
 
     async def _answer(self, question: Callable[[Query], Question], request: web.Request) -> web.StreamResponse:
-        return web.json_response(await self._store.ask(question(request.query)))
+        answer = partial(question(request.query), known=self._sources.known())
+        return web.json_response(await self._store.ask(answer))
+
+    async def _following(self, _request: web.Request) -> web.StreamResponse:
+        return web.json_response(following(self._sources.known()))
 
     async def _proof(self, request: web.Request) -> web.StreamResponse:
         which = queries.log(request.query)

@@ -475,7 +475,9 @@ class NodeService:
                 wait = backoff.failed()
             else:
                 backoff.succeeded()
+            self.roster.waits(url, wait)
             await asyncio.sleep(wait)
+            self.roster.retries.pop(url, None)
 
     async def _penalty_over(self, url: PeerUrl, address: str) -> None:
         """Wait until the penalty of a peer is over, which may have begun before this node was started, or is lifted."""

@@ -26,6 +26,7 @@ from culm.errors import PayloadDamaged
 from culm.node.home import Home
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
+from culm.node.names import Name, Names
 from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
@@ -82,6 +83,7 @@ def follow(home: Home, authors: set[bytes]) -> None:
     interests: dict[bytes | Log, RangeSet] = dict.fromkeys(authors, EVERYTHING)
     interests[KINDS.identity.public, 6] = RangeSet([Range(31)])
     home.policy_file.save(b"screenshots", Policy(interests=interests))
+    home.names_file.save(Names({KINDS.identity.public: Name("buoy-7"), GAPPY.identity.public: Name("ana", True)}))
 
 
 def fill(store: SQLiteStore) -> None:
@@ -402,6 +404,52 @@ def test_news_arrive_by_themselves(node: Running, browser: Browser) -> None:
     browser.until(lambda: browser.text(".tile:nth-child(2) dd") != count)
 
 
+def test_peers_say_when_they_are_called_again(node: Running, browser: Browser) -> None:
+    """A peer that cannot be reached counts down to the next call, and keys and addresses can be copied."""
+    browser.open(node, "#/peers")
+    browser.shows("retry in", ".plain")
+    assert re.search(r"retry in \d+ (s|min)", browser.text(".plain"))
+    what = [button.get_attribute("aria-label") for button in browser.all(".panel button")]
+    assert "Copy the address intervals://127.0.0.1:1" in what
+    assert "Copy the peer's key" in what
+    browser.click(".panel button")
+    browser.until(lambda: {"Copied", "Copying failed"} & {button.text for button in browser.all(".panel button")})
+
+
+def test_problems_say_what_to_do(node: Running, browser: Browser) -> None:
+    """A damaged payload, and a peer out of reach, stand there with what to do; the tab counts them."""
+    browser.open(node, "#/problems")
+    browser.shows("not connected")
+    assert "buoy-7" in browser.text(".problems")
+    todo = [element.text for element in browser.all(".problem .todo")]
+    assert any("sync with a peer that has it" in text for text in todo)
+    assert any("check that the peer is running" in text for text in todo)
+    assert int(browser.text("nav a[data-key=problems] .count")) >= 2
+
+
+def test_the_theme_is_kept(node: Running, browser: Browser) -> None:
+    """Dark is dark whatever the system has, also after a reload, until the system is followed again."""
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    browser.open(node)
+    light = browser.run(paper)
+    for option, expected in ((2, "dark"), (0, None)):
+        browser.click("#theme option", option)
+        browser.open(node)
+        assert expected == browser.run("return document.documentElement.dataset.theme ?? null")
+        assert (light == browser.run(paper)) == (expected is None)
+
+
+def test_what_is_followed_and_the_last_hour(node: Running, browser: Browser) -> None:
+    """The page says what the node asks for, by name, and draws a curve for each rate; the space is told."""
+    browser.open(node)
+    browser.until(lambda: len(browser.all(".curve svg")) == 4)
+    browser.shows("are free", ".space")
+    browser.click("details.intro summary", 1)
+    browser.shows("asks for that and for its own logs only", "details.intro")
+    browser.shows("buoy-7", "details.intro")
+    assert "31.." in browser.text("details.intro")
+
+
 def test_nothing_that_others_wrote_becomes_markup(node: Running, browser: Browser) -> None:
     """Searches and addresses made to be markup stay text, and so does what authors write."""
     for place in ("#/logs?search=%3Cimg%20src%3Dx%3E", "#/log/%3Cscript%3E/1", "#/log/x/<b>", "#/logs?order=%22%3E"):
@@ -426,6 +474,7 @@ def test_pictures(node: Running, browser: Browser, width: int, *, dark: bool) ->
         "fork": (place_of(FORKED, 21), ".node.chosen"),
         "forks": ("#/forks", ".signed"),
         "peers": ("#/peers", ".session"),
+        "problems": ("#/problems", ".problem"),
     }
     for name, (place, shown) in views.items():
         browser.open(node, place)

@@ -9,6 +9,7 @@ import { count, number, span } from "/format.js";
 import { forkCard } from "/forks.js";
 import { entriesIn, graph } from "/graph.js";
 import { legend, trouble } from "/legend.js";
+import { keyName } from "/names.js";
 import { ruleWords } from "/rules.js";
 import { verifyHere } from "/verify.js";
 
@@ -91,6 +92,7 @@ export function logView(root, [author, id], query) {
         "Log ",
         h("b", {}, found.id),
         " of ",
+        found.name && keyName(found.name),
         h("code", {}, found.author),
         " ",
         copyButton("Copy", found.log, "Copy the log's name"),

@@ -4,8 +4,11 @@ import { ask, throttled } from "/api.js";
 import { badges } from "/badges.js";
 import { strip } from "/coverage.js";
 import { h, replace } from "/dom.js";
-import { brief, count, number } from "/format.js";
+import { count, number } from "/format.js";
+import { follows } from "/follows.js";
 import { empty, introduction, legend, trouble } from "/legend.js";
+import { keyText } from "/names.js";
+import { vitals } from "/vitals.js";
 
 const ORDERS = { recent: "changed last", name: "author", entries: "most entries", missing: "most missing" };
 const ONLY = { all: "All", gaps: "With gaps", forked: "Forked", waiting: "Waiting" };
@@ -21,7 +24,7 @@ function row(log) {
     h(
       "a",
       { class: "row", href: logHref(log), "data-key": log.log },
-      h("span", { class: "name" }, h("code", { title: log.log }, brief(log.author)), h("b", {}, ` / ${log.id}`)),
+      h("span", { class: "name" }, keyText(log.author, log.name), h("b", {}, ` / ${log.id}`)),
       strip(log.cells, log.lacks, log.greatest),
       h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
       h("span", { class: "badges" }, badges(log)),
@@ -77,6 +80,7 @@ export function logsView(root, _rest, query) {
   const asked = { order: "recent", only: "all", search: "", offset: 0, ...Object.fromEntries(query) };
   const figures = h("div", { class: "figures-of-all" });
   const list = h("div", { "aria-live": "off" });
+  const pulse = vitals();
   let drawn = "";
 
   const change = (part) => {
@@ -188,6 +192,8 @@ export function logsView(root, _rest, query) {
   root.append(
     introduction(),
     figures,
+    pulse.panel,
+    follows(),
     h(
       "section",
       { class: "panel" },
@@ -201,8 +207,10 @@ export function logsView(root, _rest, query) {
   refresh();
   return {
     told(kind, value) {
-      if (kind === "overview") replace(figures, tiles(value.totals));
-      else refresh();
+      if (kind === "overview") {
+        replace(figures, tiles(value.totals));
+        pulse.told(value);
+      } else refresh();
     },
   };
 }

@@ -18,6 +18,7 @@ from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.cli.arguments import log_type, named, named_peer, number
 from culm.cli.command import Commands
+from culm.cli.doctor import findings_of
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
@@ -53,8 +54,9 @@ from culm.node.sessions.session import Purpose
 from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.settings.schema import PROPOSALS
-from culm.node.status import StatusSettings, status_server
+from culm.node.status import NamesWatch, Sources, StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
+from culm.sealing.mark import is_sealed
 
 # Options that only some protocols have, by these protocols, besides those of ``culm.node.asking``. Giving one to
 # another peer is an error, because the option would silently do nothing.
@@ -173,7 +175,7 @@ def _serve(arguments: argparse.Namespace) -> int:
                 await watch.run(node.change_policy)
 
         run = partial(node.run, listen, peers, beside=with_node)
-        asyncio.run(_until_stopped(run, _status_page(settings, node)))
+        asyncio.run(_until_stopped(run, _status_page(settings, node, home, arguments.config)))
     return 0
 
 
@@ -218,7 +220,7 @@ def _serve_stdio(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 @asynccontextmanager
-async def _status_page(settings: Settings, node: NodeService) -> AsyncIterator[None]:
+async def _status_page(settings: Settings, node: NodeService, home: Home, config: str | None) -> AsyncIterator[None]:
     """Serve the node's status page while the block runs, if one is configured."""
     if settings["http"] is None:
         yield
@@ -226,7 +228,12 @@ async def _status_page(settings: Settings, node: NodeService) -> AsyncIterator[N
     token = os.environ.get("CULM_HTTP_TOKEN") or None
     if settings["http_token_file"] is not None:
         token = read_private(Path(settings["http_token_file"])).strip()
-    async with status_server(node, StatusSettings.parse(settings["http"], token)) as page:
+    sources = Sources(
+        names=NamesWatch(home.names_file),
+        examine=lambda: [asdict(finding) for finding in findings_of(home, config, quick=True) if finding.level != "ok"],
+        is_sealed=is_sealed,
+    )
+    async with status_server(node, StatusSettings.parse(settings["http"], token), sources) as page:
         print(f"status {page.url}", flush=True)
         yield
 

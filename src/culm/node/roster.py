@@ -28,7 +28,8 @@ class Contact:
     """One session. ``number`` counts all sessions of the node from 1.
 
     ``since`` and ``until`` are seconds since 1970; ``until`` is None while it is open. ``why`` it ended is the text of
-    the error, or empty if the peer ended it in order. ``url`` is what we called; None: the peer called.
+    the error, or empty if the peer ended it in order; ``error`` is the error's class, None also if the node stopped.
+    ``url`` is what we called; None: the peer called.
     """
 
     number: int
@@ -40,6 +41,7 @@ class Contact:
     peer: bytes | None = None
     until: float | None = None
     why: str = ""
+    error: type[BaseException] | None = None
     url: PeerUrl | None = None
     was_connected: bool = False
 
@@ -49,7 +51,8 @@ class Roster:
     """The sessions of one node.
 
     ``troubles`` has each peer that we keep contact with, and why it is not reached (None: no reason known). ``names``
-    has what the configuration calls these peers, which is the name of their sessions. ``recent`` has the sessions that
+    has what the configuration calls these peers, which is the name of their sessions. ``retries`` has when each of them
+    is called next, in seconds since 1970, while the node waits for that. ``recent`` has the sessions that
     ended last, the latest first. ``past`` adds up what went through ended sessions, by scheme; ``begun`` counts all
     sessions, by scheme. ``started`` is in seconds since 1970. ``watchers`` are called with each ``PeerEvent``.
     """
@@ -60,6 +63,7 @@ class Roster:
     listeners: list[PeerUrl] = field(default_factory=list)
     troubles: dict[PeerUrl, str | None] = field(default_factory=dict)
     names: dict[PeerUrl, str] = field(default_factory=dict)
+    retries: dict[PeerUrl, float] = field(default_factory=dict)
     recent: deque[Contact] = field(default_factory=lambda: deque(maxlen=_ENDED_KEPT))
     past: dict[str, SessionStats] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
@@ -90,11 +94,18 @@ class Roster:
         """Note that a session has ended; ``error`` is why, or None if the peer ended it in order."""
         self._tell_of_end(session, error)
         contact = self._open.pop(session)
-        reason = "the node stopped" if isinstance(error, asyncio.CancelledError) else str(error or "")
+        stopped = isinstance(error, asyncio.CancelledError)
+        reason = "the node stopped" if stopped else str(error or "")
         past = self.past.setdefault(session.scheme, SessionStats())
         past.add(session.stats)
         del past.refused[REFUSALS_KEPT:]
-        self.recent.appendleft(replace(contact, peer=session.peer, until=time.time(), why=reason))
+        kind = None if stopped or error is None else type(error)
+        ended = replace(contact, peer=session.peer, until=time.time(), why=reason, error=kind)
+        self.recent.appendleft(ended)
+
+    def waits(self, url: PeerUrl, seconds: float) -> None:
+        """Note that a peer is called next in so many seconds."""
+        self.retries[url] = time.time() + seconds
 
     def _tell_of_end(self, session: Session[Any], error: BaseException | None) -> None:
         if (end := _end_of(session, error, was_connected=self._open[session].was_connected)) is not None:

@@ -225,6 +225,11 @@ class NodeService:
             await session.change_policy(narrow(policy))
 
     @property
+    def policy(self) -> Policy:
+        """The choices by which the node asks and shares now, with what peers want if it is a relay."""
+        return self._source.policy
+
+    @property
     def _wanted(self) -> Policy:
         """The operator's choices, with what peers want if the node is a relay."""
         return self.config.policy if self._relay is None else self._relay.policy_for()
@@ -492,7 +497,9 @@ class NodeService:
                 wait = backoff.failed()
             else:
                 backoff.succeeded()
+            self.roster.waits(url, wait)
             await asyncio.sleep(wait)
+            self.roster.retries.pop(url, None)
 
     async def _penalty_over(self, url: PeerUrl, address: str) -> None:
         """Wait until the penalty of a peer is over, which may have begun before this node was started, or is lifted."""

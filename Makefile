@@ -42,7 +42,7 @@ help:  ## say what the verbs do
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## run the guided example
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/culm demo
 
 test: $(READY)  ## run all the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -68,24 +68,6 @@ def test_wrong_arguments(name: str) -> None:
         assert (1, True) == (result.returncode, f"python examples/{name}.py" in result.stderr)
 
 
-@pytest.mark.slow
-def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every step of ``make demo`` but the kill and Spark holds, with logs of a few entries."""
-    demo = loaded("demo")
-    for name, value in (("LOGS", {1: 7, 2: 6, 3: 7}), ("BIG_BYTES", 100_000), ("TOTAL", 21)):
-        monkeypatch.setattr(demo, name, value)
-    demo.publish(tmp_path)
-    server, url = demo.serve(tmp_path)
-    try:
-        demo.sync_again(tmp_path, url, 0)
-        demo.compare(tmp_path)
-        demo.refuse_forgery(tmp_path)
-    finally:
-        server.kill()
-        server.communicate()
-    assert 8 == capsys.readouterr().out.count("\n  ok: ")
-
-
 class Person:
     """Somebody at a terminal with the chat, or another program that many use together."""
 

@@ -208,7 +208,6 @@ def test_identities_move(culm: Culm, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 WRONG_CALLS: list[list[object]] = [
-    [],
     ["nope"],
     ["append"],
     ["append", "1", "--text", "x", "file"],

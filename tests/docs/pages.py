@@ -237,7 +237,13 @@ class Reader:
 
     def _here(self, text: str) -> str:
         """The text with ports that are free here in place of those of the page."""
-        return _PORT.sub(lambda match: self.ports.setdefault(match[0], str(free_port())), text)
+        return _PORT.sub(lambda match: self.ports.get(match[0]) or self._new_port(match[0]), text)
+
+    def _new_port(self, written: str) -> str:
+        """A free port in place of one that a page names; the system may offer the same one twice."""
+        port = next(port for port in iter(lambda: str(free_port()), None) if port not in self.ports.values())
+        self.ports[written] = port
+        return port
 
     def _as_shown(self, output: bytes) -> str:
         """What was printed, with the reader's home under the name that the pages give it."""

@@ -125,6 +125,13 @@ class _Command:
         return self.parser.parse_known_args(args, namespace)
 
 
+def _overview(arguments: argparse.Namespace) -> int:
+    """What ``culm`` does without a command."""
+    from culm.cli.welcome.overview import run  # noqa: PLC0415 - every other call would import the store for nothing
+
+    return run(arguments)
+
+
 class Commands:
     """All commands. Their words come from the table, their arguments from the modules."""
 
@@ -145,7 +152,7 @@ class Commands:
             each.add_argument("--no-pager", action="store_true", help="never show a long list through $PAGER")
         self.common = [action for action in common._actions if action.option_strings]  # noqa: SLF001
         """The options of every command."""
-        self.root.set_defaults(json=False, no_pager=False)
+        self.root.set_defaults(json=False, no_pager=False, run=_overview)
         self._waiting = set(COMMANDS)  # The modules that have not been imported.
         self._commands: dict[str, _Command] = {}
         self._places: dict[str, Any] = {}  # By group: its commands by name, as argparse looks them up.
@@ -186,7 +193,7 @@ class Commands:
     def _list(self, group: str) -> None:
         """Have the parser of a group take the name of one of its commands as its first word."""
         parser = self._commands[group].parser if group else self.root
-        places = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=self._named)  # type: ignore[call-overload]
+        places = parser.add_subparsers(metavar="COMMAND", required=bool(group), parser_class=self._named)  # type: ignore[call-overload]
         parser.commands = self._places[group] = places.choices
         for commands in COMMANDS.values():
             for words, description in commands.items():

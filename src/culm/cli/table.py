@@ -8,6 +8,9 @@ this table alone: it is enough for ``culm --help`` and for the suggestion behind
 # By the name of the module in ``culm.cli``, in the order of ``culm --help``. A command that others begin with, such as
 # "wire", is a group.
 COMMANDS = {
+    "welcome.demo": {
+        "demo": "see what Culm does, in a minute: two nodes, a kill, a forgery, verdicts; leaves nothing behind",
+    },
     "identity": {
         "init": "make a home: a store and an identity",
         "identity": "make, show and move identities",
@@ -127,7 +130,7 @@ COMMANDS = {
 GROUPS = frozenset(words.rpartition(" ")[0] for commands in COMMANDS.values() for words in commands) - {""}
 # How ``culm --help`` arranges the commands: by what a person wants to do.
 SECTIONS = {
-    "a home, and your own logs": ("init", "identity", "append", "logs", "tail", "show", "verify", "forget"),
+    "a home, and your own logs": ("demo", "init", "identity", "append", "logs", "tail", "show", "verify", "forget"),
     "other people": (
         "invite",
         "join",

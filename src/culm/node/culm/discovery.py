@@ -114,7 +114,7 @@ class Discovery:
         """A negentropy session over a snapshot of the heads as they are now."""
         store, policy, theirs = self._worker.store, self.config.policy, self._connection.their_interests
         change = await self._worker.run(self._change)
-        # The usual case, in which every log takes part but those that are named, asks nothing of each log.
+        # Usually every log takes part but those that are named. Then no log has to be looked at.
         is_usual = policy.wants_everything and theirs.is_everything
 
         def takes_part(log: Log) -> bool:

@@ -1,12 +1,16 @@
-"""The main job from end to end, as two people would do it: ``make demo``.
+"""``culm demo``: the main job from end to end, as two people would do it.
 
 Alice publishes; Bob fetches from her, is killed half way and goes on; a forged file is refused; Spark says which
-entries can be trusted. Every step prints what happened, and the program stops with exit code 1 at the first that did
-not.
+entries can be trusted. Every step prints the commands that a person would type and what they print. The program stops
+with exit code 1 at the first step that did not do what it says.
+
+The homes lie in a folder of their own, which is removed at the end.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
 import json
 import os
 import random
@@ -20,8 +24,10 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from culm import SQLiteStore
+from culm.bamboo import Identity
+from culm.cli.command import EXIT_DATA, Commands
 from culm.node.home import Home
+from culm.store import ToolStore
 from culm.store.files import EntryRecord, read_records
 
 LOGS = {1: 700, 2: 600, 3: 699}  # log id: entries; one more entry holds the large payload
@@ -36,7 +42,12 @@ class StepFailed(Exception):
     """A step did not do what it says."""
 
 
-def main() -> int:
+def register(commands: Commands) -> None:
+    """Add the command of this module."""
+    commands.add("demo", _demo)
+
+
+def _demo(_: argparse.Namespace) -> int:
     """Run all steps; the exit code."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="culm-demo-") as name:
@@ -52,7 +63,7 @@ def main() -> int:
             verify_on_spark(folder)
         except StepFailed as failure:
             print(f"\nFAILED: {failure}")
-            return 1
+            return EXIT_DATA
         finally:
             if server is not None:
                 server.send_signal(signal.SIGTERM)
@@ -67,7 +78,7 @@ def publish(folder: Path) -> None:
     culm(folder, "alice", "init")
     culm(folder, "bob", "init")
     home = Home.find(str(folder / "alice"))
-    rng = random.Random(1)
+    rng = random.Random(1)  # noqa: S311 - payloads
     print(f"  appending {TOTAL - 1:,} readings with the library ...")
     with home.store() as store:
         identity = home.identity(None)
@@ -84,10 +95,10 @@ def publish(folder: Path) -> None:
     check(count_entries(folder, "alice") == TOTAL, f"Alice holds {TOTAL:,} entries")
 
 
-def append_reading(store: SQLiteStore, identity: object, log_id: int, number: int, rng: random.Random) -> None:
+def append_reading(store: ToolStore, identity: Identity, log_id: int, number: int, rng: random.Random) -> None:
     """One sensor reading."""
     reading = json.dumps({"sensor": log_id, "reading": number, "celsius": round(rng.gauss(15, 5), 2)})
-    store.append(identity, log_id, [reading.encode()])  # type: ignore[arg-type]
+    store.append(identity, log_id, [reading.encode()])
 
 
 def serve(folder: Path) -> tuple[subprocess.Popen[str], str]:
@@ -95,8 +106,8 @@ def serve(folder: Path) -> tuple[subprocess.Popen[str], str]:
     title("Alice's node listens")
     arguments = ("serve", "--clump", CLUMP, "--listen", "bushbaby://127.0.0.1:0")
     show_command("alice", arguments)
-    server = subprocess.Popen(command(folder, "alice", *arguments), stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
+    server = subprocess.Popen(command(folder, "alice", *arguments), stdout=subprocess.PIPE, text=True)  # noqa: S603
+    assert server.stdout is not None  # noqa: S101 - it is a pipe
     line = server.stdout.readline().strip()
     print(f"  {line}")
     check(line.startswith("listening bushbaby://"), "the node accepts connections")
@@ -108,7 +119,7 @@ def sync_and_kill(folder: Path, url: str) -> int:
     title("Bob fetches from Alice, and is killed half way")
     arguments = ("sync", url, "--clump", CLUMP)
     show_command("bob", arguments)
-    client = subprocess.Popen(command(folder, "bob", *arguments), stdout=subprocess.PIPE, text=True)
+    client = subprocess.Popen(command(folder, "bob", *arguments), stdout=subprocess.PIPE, text=True)  # noqa: S603
     deadline = time.monotonic() + 60
     while count_entries(folder, "bob") < TOTAL // 3 and client.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -169,6 +180,9 @@ def refuse_forgery(folder: Path) -> None:
 def verify_on_spark(folder: Path) -> None:
     """Spark's verdicts over both stores."""
     title("Spark says which entries can be trusted")
+    if not is_installed("pyspark"):
+        print("  (left out: Spark is not installed here; pip install 'culm[spark]' adds it)")
+        return
     stores = [str(folder / who / "store.db") for who in ("alice", "bob")]
     place = ("--output", str(folder / "verdicts"), "--master", "local[*]")
     arguments = ("spark", "verify", "--input", *stores, *place)
@@ -178,6 +192,11 @@ def verify_on_spark(folder: Path) -> None:
         summary["entries"] == summary["verified"] == TOTAL,
         f"all {TOTAL:,} distinct entries of both stores are verified",
     )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package could be imported."""
+    return importlib.util.find_spec(package) is not None
 
 
 # -- running culm ------------------------------------------------------------------------------------------------
@@ -193,7 +212,7 @@ def run(folder: Path, who: str, *arguments: str, quiet: bool = False) -> subproc
     if not quiet:
         show_command(who, arguments)
     environment = {key: value for key, value in os.environ.items() if key != "CULM_HOME"}
-    return subprocess.run(
+    return subprocess.run(  # noqa: S603 - our own program
         command(folder, who, *arguments),
         capture_output=True,
         text=True,
@@ -215,7 +234,7 @@ def culm(folder: Path, who: str, *arguments: str, quiet: bool = False) -> str:
 def count_entries(folder: Path, who: str) -> int:
     """How many entries somebody's store holds at this moment."""
     try:
-        with SQLiteStore(folder / who / "store.db", read_only=True) as store:
+        with Home(folder / who).store(read_only=True) as store:
             return sum(log.entries for log in store.logs())
     except sqlite3.Error:
         return 0
@@ -237,7 +256,3 @@ def check(condition: bool, text: str) -> None:
     if not condition:
         raise StepFailed(text)
     print(f"  ok: {text}", flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What somebody new meets first: where one is, and what Culm does."""

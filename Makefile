@@ -7,6 +7,7 @@ PYTHON ?= python3
 PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup --max-worker-restart=0
 BENCH_ARGS ?=
 BASE ?=
+WHEEL_ARGS ?=
 FUZZ_ARGS ?=
 SEEDS ?= 10000
 STORM_ARGS ?=
@@ -34,7 +35,7 @@ CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
 TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native web bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native web wheel bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -111,13 +112,23 @@ native: $(READY)  ## build the native core and install it into .venv (needs carg
 	@$(PIP) install --no-index --no-deps --force-reinstall build/native/culm_native-*.whl
 	@$(BIN)/python -c 'from culm import native; print(native.description)'
 
+# The status page verifies with it; wheels include it.
+BUNDLE := src/culm/node/status/page/culm.js
+
+$(BUNDLE): $(wildcard web/src/*.ts) web/build.mjs web/package-lock.json
+	@command -v npm >/dev/null || { echo "error: the bundle for browsers needs node and npm, which are not there: install Node.js 20 or newer" >&2; exit 1; }
+	@cd web && npm ci --ignore-scripts --silent && npm run --silent build
+	@cp web/dist/culm.js $@
+
 web: $(READY)  ## build and test the package for web pages, web/ (needs node 20 or newer, with npm)
-	@command -v npm >/dev/null || { echo "error: make web needs node and npm, which are not there: install Node.js 20 or newer" >&2; exit 1; }
-	@cd web && npm ci --ignore-scripts --silent
+	@rm -f $(BUNDLE) && $(MAKE) --no-print-directory $(BUNDLE)
 	@$(BIN)/python -m tests.web.vectors build/web-vectors
-	@cd web && npm run --silent check && npm run --silent build && npm run --silent test
-	@cp web/dist/culm.js src/culm/node/status/page/culm.js  # The status page verifies with it; wheels include it.
+	@cd web && npm run --silent check && npm run --silent test
 	@$(BIN)/python -m pytest tests/web -m "" -q
+
+wheel: $(READY) $(if $(shell command -v npm),$(BUNDLE))  ## build the wheel into dist/, with the bundle for browsers where node and npm are
+	@rm -rf dist && mkdir -p build && $(BIN)/python -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
+	@$(BIN)/python -m tests.wheel $(WHEEL_ARGS) dist/culm-*.whl
 
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)

@@ -1,4 +1,4 @@
-"""``python -m bench [NAME ...] [--json]``: all benchmarks, or those named."""
+"""``python -m bench [NAME ...] [--json | --record]``: all benchmarks, or those named."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from bench import (
     intervals,
     library,
     negentropy,
+    page,
     pipeline,
     proposals,
     ranges,
@@ -71,13 +72,21 @@ def main() -> None:
     """Run what was named and print the figures."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} (default: all)")
-    parser.add_argument("--json", action="store_true")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--json", action="store_true")
+    how.add_argument("--record", action="store_true", help="keep them in docs/figures.json, and write the pages anew")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}")
     names = arguments.names or list(BENCHMARKS)
-    if len(names) == 1:
+    if arguments.record:
+        for name in names:
+            figures = _alone(name)
+            report(figures, as_json=False)
+            page.keep(name, figures)
+        page.main()
+    elif len(names) == 1:
         report(BENCHMARKS[names[0]](), as_json=arguments.json)
     elif arguments.json:
         report([figure for name in names for figure in _alone(name)], as_json=True)

@@ -18,6 +18,7 @@ class Figure:
     """One measured value.
 
     ``ratio`` compares it with ``limit``; ``goal`` is what the ratio is to reach, and ``at_least`` says from which side.
+    ``spread``: the least and the greatest value of the runs that ``value`` is the median of.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Figure:
     ratio: float | None = None
     goal: float | None = None
     at_least: bool = True
+    spread: tuple[float, float] | None = None
 
     @property
     def reached(self) -> bool | None:
@@ -44,7 +46,23 @@ def to_json(figure: Figure) -> dict[str, Any]:
 
 def from_json(values: dict[str, Any]) -> Figure:
     """The figure that was made JSON."""
-    return Figure(**{name: value for name, value in values.items() if name != "reached"})
+    known = {name: value for name, value in values.items() if name != "reached"}
+    spread = known.pop("spread", None)
+    return Figure(**known, spread=(spread[0], spread[1]) if spread else None)
+
+
+def median_rate(
+    name: str,
+    amount: float,
+    unit: str,
+    taken: Sequence[float],
+    limit: str = "",
+    ratio: float | None = None,
+    goal: float | None = None,
+) -> Figure:
+    """A rate: an amount of work by the median of the seconds that it took, and the spread of the runs."""
+    spread = amount / max(taken), amount / min(taken)
+    return Figure(name, amount / statistics.median(taken), unit, limit, ratio, goal, spread=spread)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -22,7 +22,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from bench import hypercore
-from bench.harness import Figure, median_ratio, say
+from bench.harness import Figure, median_rate, median_ratio, say
 from bench.limits import hashed, through_a_socket
 from bench.replication import Watch, culm
 from culm.bamboo import Identity, encode_varu64
@@ -203,11 +203,11 @@ def _against(
     goal: float,
 ) -> Figure:
     """A rate, beside hypercore's in the same rounds."""
-    rate = amount / statistics.median(one.transfer for one in ours)
+    taken = [one.transfer for one in ours]
     if not theirs:
-        return Figure(name, rate, unit)
-    ratio = statistics.median(them["seconds"] / us.transfer for us, them in zip(ours, theirs, strict=True))
-    return Figure(name, rate, unit, f"hypercore {version}", ratio, goal)
+        return median_rate(name, amount, unit, taken)
+    ratio = median_ratio([them["seconds"] for them in theirs], taken)
+    return median_rate(name, amount, unit, taken, limit=f"hypercore {version}", ratio=ratio, goal=goal)
 
 
 def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:

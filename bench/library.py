@@ -12,7 +12,6 @@ import json
 import os
 import random
 import sqlite3
-import statistics
 import subprocess
 import tempfile
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import hypercore
-from bench.harness import Figure, median_ratio, say
+from bench.harness import Figure, median_rate, median_ratio, say
 from culm import Node
 from culm.bamboo import Identity, lipmaa, yamf_hash
 
@@ -76,7 +75,7 @@ _TABLE: list[tuple[str, str, str, float | None]] = [  # name, what was timed, it
 
 def _figure(taken: dict[str, list[float]], name: str, what: str, limit: str, goal: float | None) -> Figure:
     ratio = median_ratio(taken[limit], taken[what]) if limit in taken else None
-    return Figure(name, 1 / statistics.median(taken[what]), "a second", limit, ratio, goal if ratio else None)
+    return median_rate(name, 1, "a second", taken[what], limit=limit, ratio=ratio, goal=goal if ratio else None)
 
 
 def _round(folder: Path, *, with_hypercore: bool) -> dict[str, float]:

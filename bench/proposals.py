@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from bench import compression
-from bench.harness import Figure, say
+from bench.harness import Figure, median_rate, say
 from bench.intervals import (
     ENTRIES,
     LARGE,
@@ -58,7 +58,7 @@ def run() -> list[Figure]:
             figures += measure(Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         figures += measure_cut(Path(folder), "proposals")
-    return figures + compression.run()
+    return figures
 
 
 def _beside_intervals(folder: Path, alice: Path, log: tuple[bytes, int], count: int) -> tuple[list[Run], list[float]]:
@@ -76,9 +76,9 @@ def _beside_intervals(folder: Path, alice: Path, log: tuple[bytes, int], count: 
 
 
 def _figures(name: str, unit: str, amount: float, runs: list[Run], ratios: list[float], count: int) -> list[Figure]:
-    rate = amount / statistics.median(one.transfer for one in runs)
+    taken, ratio = [one.transfer for one in runs], statistics.median(ratios)
     figures = [
-        Figure(f"{name}: rate", rate, unit, "intervals", statistics.median(ratios), GOAL),
+        median_rate(f"{name}: rate", amount, unit, taken, limit="intervals", ratio=ratio, goal=GOAL),
         Figure(f"{name}: bytes received an entry", runs[0].bytes_received / count, "bytes"),
     ]
     for side, who in enumerate(("sender", "receiver")):

@@ -170,6 +170,7 @@ def _measure(folder: Path, size: int) -> list[Figure]:
             "bare PyNaCl verify loop, one core",
             rates[middle],
             RATE_GOAL,
+            spread=(size / max(run.transfer for run in runs), size / min(run.transfer for run in runs)),
         ),
         Figure(f"{name}: wall, start of the program included", best.wall, "s"),
         Figure(f"{name}: CPU of the sender", best.cpu[0], "s"),

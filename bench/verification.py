@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nacl.signing import VerifyKey
 
-from bench.harness import Figure, in_turns, median_ratio, say
+from bench.harness import Figure, in_turns, median_rate, median_ratio, say
 from bench.limits import rust_program
 from culm.bamboo import Entry, LogAuditor, are_authentic
 from culm.store import SQLiteStore
@@ -110,46 +110,18 @@ def _measured(stack: ExitStack) -> list[Figure]:
         *others,
     )
     limit = "bare PyNaCl verify loop, one core"
+
+    def rate(
+        name: str, taken: list[float], beside: str = "", over: list[float] | None = None, goal: float | None = None
+    ) -> Figure:
+        ratio = None if over is None else median_ratio(over, taken)
+        return median_rate(name, ENTRIES, "entries/s", taken, beside, ratio, goal)
+
     return [
-        Figure(limit, ENTRIES / sorted(bare)[ROUNDS // 2], "entries/s"),
-        Figure(
-            "bare PyNaCl verify loop, two threads",
-            ENTRIES / sorted(bare_two)[ROUNDS // 2],
-            "entries/s",
-            limit,
-            median_ratio(bare, bare_two),
-        ),
-        Figure(
-            "verify, one core",
-            ENTRIES / sorted(one)[ROUNDS // 2],
-            "entries/s",
-            limit,
-            median_ratio(bare, one),
-            0.85,
-        ),
-        Figure(
-            "verify, two cores",
-            ENTRIES / sorted(two)[ROUNDS // 2],
-            "entries/s",
-            "verify, one core",
-            median_ratio(one, two),
-            1.5,
-        ),
-        Figure(
-            "import into SQLite",
-            ENTRIES / sorted(into)[ROUNDS // 2],
-            "entries/s",
-            limit,
-            median_ratio(bare, into),
-        ),
-        *(
-            Figure(
-                f"ed25519-zebra, batches of {BATCH:,}, one core",
-                ENTRIES / sorted(taken)[ROUNDS // 2],
-                "entries/s",
-                limit,
-                median_ratio(bare, taken),
-            )
-            for taken in zebras
-        ),
+        rate(limit, bare),
+        rate("bare PyNaCl verify loop, two threads", bare_two, limit, bare),
+        rate("verify, one core", one, limit, bare, 0.85),
+        rate("verify, two cores", two, "verify, one core", one, 1.5),
+        rate("import into SQLite", into, limit, bare),
+        *(rate(f"ed25519-zebra, batches of {BATCH:,}, one core", taken, limit, bare) for taken in zebras),
     ]

@@ -140,7 +140,7 @@ async def main(name: str, peer: str | None) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     try:
         asyncio.run(main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None))

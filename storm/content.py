@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storm.world import World
 
 _LONGEST = 14  # entries of a log at first
+_OVER_WEB = 0.5  # of the links by intervals, where nodes listen for WebSockets
 
 
 def author_identity(number: int) -> Identity:
@@ -69,8 +70,12 @@ def people(world: World) -> list[Member]:
             items = holdings[node.number]
             random.shuffle(items)
             _keep(member, store, items, plan.random(f"clumps of {member}"))
+    web = plan.random("calls by WebSocket")
     for link in plan.links:
-        members[link.caller].peers[link.clump].append(members[link.callee].url(link.scheme, link.callee_clump))
+        over_web = link.scheme == "intervals" and plan.serves_pages and web.random() < _OVER_WEB
+        url = members[link.callee].url("ws" if over_web else link.scheme, link.callee_clump)
+        members[link.caller].peers[link.clump].append(url)
+        world.counts["links inside a WebSocket"] += over_web
     return members
 
 

@@ -123,7 +123,7 @@ class Member:
             proposals=plan.proposals,
             download=plan.download,
             upload=plan.upload,
-            web=AnyAddress(),
+            web=AnyAddress(exchange=True),
             surroundings=Surroundings(
                 collect=lambda: None,  # that depends on what ran before
                 secret_bytes=self.random.randbytes,

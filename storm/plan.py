@@ -87,7 +87,7 @@ class EventPlan:
 class Plan:
     """A whole seed. ``sizes``: the payloads' sizes to draw from, in bytes. ``seconds``: how long the storm lasts.
 
-    ``serves_pages``: the nodes also listen for web pages.
+    ``serves_pages``: the nodes also listen for web pages, and some intervals are spoken there, inside a WebSocket.
     """
 
     seed: int
@@ -161,7 +161,7 @@ def draw(seed: int) -> Plan:
         trouble=random.choice((0.0, 0.2, 0.5, 0.9)),
         slow=random.choice((0.0, 0.0, 0.3)),
         events=tuple(events),
-        serves_pages=bool(pages),
+        serves_pages=bool(pages) or Random(f"{seed}/calls by WebSocket").random() < 0.4,
     )
 
 

@@ -1,4 +1,4 @@
-"""A certificate that signs itself, for listeners of ``wss://`` in the tests."""
+"""A certificate that signs itself, for listeners of ``wss://`` in the tests: that of localhost, and of node.example."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ def certified(folder: Path, *, password: bytes | None = None) -> tuple[Path, Pat
     begin = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
     end = begin + dt.timedelta(days=36500)
     builder = x509.CertificateBuilder(name, name, made.public_key(), 1, begin, end)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.DNSName("node.example")])
+    builder = builder.add_extension(names, critical=False)
     certificate, pem = folder / "certificate.pem", folder / "key.pem"
     form = serialization.Encoding.PEM
     certificate.write_bytes(builder.sign(made, SHA256()).public_bytes(form))

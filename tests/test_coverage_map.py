@@ -45,8 +45,7 @@ TESTED_IN = {
     " intervals.responder intervals.states intervals.turns intervals.agreement intervals.ours intervals.outbox"
     " intervals.theirs",
     "intervals/test_literal": "intervals.branch",
-    "intervals/test_plan_model": "intervals.exchanged intervals.interval intervals.planner intervals.progress"
-    " intervals.stream",
+    "intervals/test_plan_model": "intervals.interval intervals.planner intervals.progress intervals.stream",
     "intervals/test_vectors": "intervals.codec intervals.items intervals.messages",
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -140,3 +141,12 @@ def test_wheels_are_built_as_make_native_builds_them() -> None:
         assert part in commands
         assert part in made
     assert "wrong_verdicts()" in commands
+
+
+def test_the_package_is_built_as_make_wheel_builds_it() -> None:
+    """The workflow for the package has the bundle for browsers in it, or fails, and a node that can build it."""
+    found = steps("package.yml")
+    assert "make wheel WHEEL_ARGS=--bundle" in [step.get("run") for step in found]
+    (version,) = [step["with"]["node-version"] for step in found if "setup-node" in step.get("uses", "")]  # type: ignore[index]
+    engines = json.loads((DEPLOY.parent / "web" / "package.json").read_text())["engines"]["node"]
+    assert f">={version}" == engines

@@ -62,9 +62,10 @@ def test_what_stands_at_the_top(name: str) -> None:
 @pytest.mark.parametrize("name", ["chat", "forum", "mirror", "react", "todo"])
 def test_wrong_arguments(name: str) -> None:
     """Called wrongly, an example says how it is run."""
-    call = [sys.executable, str(EXAMPLES / f"{name}.py"), *(["x", "y", "z"] if name == "forum" else [])]
-    result = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert (1, True) == (result.returncode, f"python examples/{name}.py" in result.stderr)
+    for arguments in (["x", "y", "z"] if name == "forum" else [], ["--help"]):
+        call = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
+        result = subprocess.run(call, capture_output=True, text=True, check=False)
+        assert (1, True) == (result.returncode, f"python examples/{name}.py" in result.stderr)
 
 
 @pytest.mark.slow

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
+from bench.page import CHOSEN
 from culm.cli.command import make_parser
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-FIGURES = (ROOT / "docs" / "performance.md").read_text()
-_ROW = re.compile(r"^\| (?!---|what \||\| |figures \|)(.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?!\| )(.*) \|$", re.MULTILINE)
 
 
 def test_the_python_example_runs(tmp_path: Path) -> None:
@@ -20,6 +21,13 @@ def test_the_python_example_runs(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"tell a friend: culm://\w{43}@127\.0\.0\.1:\d+\n1 b'first light'\n", result.stdout)
+
+
+def test_the_extras_are_named() -> None:
+    """What can be installed besides stands where it is said how to install; the pages on Spark name those for Spark."""
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    install = README[README.index("To install Culm") : README.index("## The first five")]
+    assert extras - {"remote", "connect"} == {word for word in re.findall(r"`(\w+)`", install) if word in extras}
 
 
 def test_make_verbs_exist() -> None:
@@ -52,28 +60,4 @@ def test_it_is_short() -> None:
     """The README is read to its end: it has at most 120 lines, a picture, and ten figures."""
     assert len(README.splitlines()) <= 120
     assert "┌" in README
-    assert 10 == len(rows(README))
-
-
-def rows(text: str) -> list[list[str]]:
-    """The rows of a page's tables of figures, cell by cell, without the heads."""
-    figures = text.partition("## Figures\n")[2].partition("\n## ")[0]
-    return [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(figures)]
-
-
-def test_its_figures_are_those_of_the_table() -> None:
-    """Each figure of the README stands in the table of all figures, to the digit."""
-    known = {figure for _, figure, _, _ in rows(FIGURES)}
-    assert [] == [row for row in rows(README) if not any(figure.startswith(row[1]) for figure in known)]
-
-
-def test_every_figure_says_what_it_is_measured_against() -> None:
-    """Each row has a figure, and either a peer, a limit or a target, or is a plain quantity; changes are explained."""
-    changes = set(re.findall(r"^- \*(\w+)\*: ", FIGURES, re.MULTILINE))
-    compared = 0
-    for what, figure, against, since in rows(FIGURES):
-        assert what
-        assert re.search(r"\d", figure), what
-        compared += bool(against)
-        assert set(since.split(", ")) - {""} <= changes, what
-    assert compared >= 0.85 * len(rows(FIGURES))
+    assert 10 == len(CHOSEN) == len(_ROW.findall(README.partition("## Figures\n")[2].partition("\n## ")[0]))

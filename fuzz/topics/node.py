@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from base64 import b64encode
 from contextlib import suppress
 from functools import cache
+from hashlib import sha1
 from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
@@ -13,9 +16,10 @@ from aiohttp.test_utils import make_mocked_request
 from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError, NetworkError, ProtocolError
 from culm.node.interests.policy import PolicyFile
+from culm.node.lan.multicast import SERVICE, Gate, Multicast, Rates
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.network.webaccess import WebAccess
-from culm.node.network.websocket import upgraded
+from culm.node.network.websocket import join, upgraded
 from culm.node.roster import Roster
 from culm.node.settings.reading import Settings, load, read_limits
 from culm.node.settings.schema import SECTIONS, Key, Section, example, written
@@ -24,6 +28,7 @@ from culm.node.status.server import StatusServer
 from culm.node.status.settings import StatusSettings
 from culm.store import SQLiteStore
 from culm.testing import build_log
+from culm.wire.announcement import MAX_BYTES
 from fuzz import fresh, talking
 from fuzz.target import Target
 
@@ -73,6 +78,15 @@ def _lines(found: Settings) -> Iterator[str]:
         yield "[peers.limits]\n"
         for name, value in peer.limits.items():
             yield f"{name} = {written(own[name], value)}\n"
+
+
+def mdns(data: bytes) -> None:
+    """What is heard in a datagram was in it and is bounded; answers of others go no further."""
+    heard: list[bytes] = []
+    gate = Gate(None, Rates(lambda: 0.0), Multicast(heard.append)._take)  # noqa: SLF001 - as ``open`` sets it
+    gate.datagram_received(_ANSWER + data, ("10.0.0.1", 5353))
+    assert all(len(found) <= MAX_BYTES and b"culm=" + found in data for found in heard)
+    assert sum(map(len, heard)) <= len(data)
 
 
 def url(data: bytes) -> None:
@@ -138,12 +152,44 @@ async def _content(data: bytes) -> None:
     ends = _Unheard(talking.Peer())
     ends.reader.feed_data(data)
     ends.reader.feed_eof()
-    reader, writer = await upgraded(cast("Streams", (ends.reader, ends)), _ACCESS, 60)
+    (reader, writer), _ = await upgraded(cast("Streams", (ends.reader, ends)), _ACCESS, 60)
     size = 0
     while some := await reader.read(100):
         size += len(some)
         assert size < len(data)
     writer.write(b"answer")
+
+
+class _Answered(_Unheard):
+    """A connection whose peer answers the request with what it has to say; ``@`` there stands for the right key."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__(talking.Peer())
+        self._answer: bytes | None = answer
+
+    def write(self, data: bytes) -> None:
+        """Answer, once."""
+        if self._answer is not None:
+            asked = re.search(rb"sec-websocket-key: (\S+)", data, re.IGNORECASE)
+            assert asked is not None
+            digest = sha1(asked[1] + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11", usedforsecurity=False).digest()
+            self.reader.feed_data(self._answer.replace(b"@", b64encode(digest)))
+            self.reader.feed_eof()
+            self._answer = None
+
+
+def webcall(data: bytes) -> None:
+    """What answers a call ends in a connection, or as documented; no more content comes out of frames than went in."""
+
+    async def called() -> None:
+        ends = _Answered(data)
+        reader, _ = await join(cast("Streams", (ends.reader, ends)), PeerUrl("ws", "127.0.0.1", 80), _TOKEN)
+        size = 0
+        while some := await reader.read(100):
+            size += len(some)
+            assert size < len(data)
+
+    asyncio.run(called())
 
 
 # -- the status page -----------------------------------------------------------------------------------------------
@@ -183,6 +229,13 @@ def _page(*, guarded: bool) -> _Page:
     return _Page(token=_TOKEN if guarded else None)
 
 
+_ANSWER = b"\0\0\x84"  # The first bytes of an answer: RFC 1035, section 4.1.1.
+_TXT_OF = b"\0\x10\0\x01\0\0\0\x78"  # Type, class, time to live: behind it come the length and the strings.
+_INSTANCE = b"\x01x" + b"".join(bytes((len(part),)) + part.encode() for part in SERVICE.split("."))
+_HEARD = (
+    b"\0" + b"\0\0\0\x01" + bytes(4) + _INSTANCE + _TXT_OF + b"\0\x07\x06culm=a",
+    b"\0\0\0\0\x02" + bytes(4) + _INSTANCE + _TXT_OF + b"\0\0" + b"\x01y\xc0\x0e" + _TXT_OF + b"\0\x09\0\x07culm=bc",
+)
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS")
 _STATUSES = {200, 303, 304, 400, 401, 403, 404, 405, 421}
 
@@ -248,6 +301,14 @@ _WEBSOCKETS = (
     _HANDSHAKE + b"\x82\x82\0\0\0\0\xb0\x00\x88\x82\1\2\3\4\x02\xea",
     _HANDSHAKE + b"\x02\x81\0\0\0\0\xb0\x89\x81\0\0\0\0p\x80\x81\0\0\0\0\0" + b"\x82\xfe\1\0\0\0\0\0" + bytes(256),
 )
+_JOINED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: @\r\n"
+    b"Sec-WebSocket-Protocol: culm-intervals\r\n\r\n"
+)
+_CALLED = (
+    _JOINED + b"\x82\x02\xb0\x00\x88\x02\x03\xe8",
+    _JOINED.replace(b"ls\r", b"ls-exchange\r") + b"\x02\x01\xb0\x89\x01p\x80\x01\0" + b"\x82\x7e\1\0" + bytes(256),
+)
 TARGETS = (
     Target("node.settings", settings, (ConfigError,), _TOML, longest=8000, share=1.5),
     Target("node.url", url, (ConfigError,), _URLS, longest=200, share=0.3),
@@ -257,6 +318,8 @@ TARGETS = (
         "node.http", http, (ConfigError,), (b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()), longest=300, share=0.3
     ),
     Target("node.search", search, (ConfigError,), _SEARCHES, longest=6000, share=0.2),
+    Target("node.mdns", mdns, (), _HEARD, longest=4096, share=0.5),
     Target("node.websocket", websocket, (NetworkError, ProtocolError), _WEBSOCKETS, longest=3000, share=0.5),
+    Target("node.webcall", webcall, (NetworkError, ProtocolError), _CALLED, longest=3000, share=0.5),
     Target("node.status", status, (), _REQUESTS, longest=1000),
 )

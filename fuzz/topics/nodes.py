@@ -18,6 +18,7 @@ from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, seal
 from culm.errors import LocalProtocolError, NetworkError, ProtocolError
 from culm.intervals import At, FromGreatest, Regular
 from culm.intervals import Connection as IntervalConnection
+from culm.intervals.messages import RequestCredit
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeConfig, NodeLimits
@@ -221,10 +222,10 @@ class _Intervals(_Answering):
     def __init__(self) -> None:
         super().__init__()
         self._end = IntervalConnection(_FULL)
-        for key in (_NAME, _OTHER_NAME):
-            self._end.ours.credit += 1
+        names = (_NAME, _OTHER_NAME)
+        self._end.ours.take_credit(RequestCredit(len(names)))
+        for key in names:
             self._end.request(*key, Regular(At(1, 0), FromGreatest(0)))
-        self._end.ours.credit = 0
 
     def answer(self, data: bytes) -> bytes:
         list(self._end.receive_data(data, 0.0))

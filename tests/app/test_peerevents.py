@@ -11,7 +11,11 @@ import pytest
 from culm import author_text
 from culm.app import PeerEvent
 from culm.app.peerevents import PeerEvents
-from culm.errors import ConfigError
+from culm.errors import ConfigError, NetworkError
+from culm.node.negentropy.comparison import compare
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
+from culm.store import View
+from culm.testing import memory_store
 
 if TYPE_CHECKING:
     from culm.testing import World
@@ -47,6 +51,93 @@ async def test_a_contact(culm_world: World, scheme: str) -> None:
     lost = await anext(calling)
     assert ("lost", url, "this node closed the connection") == (lost.kind, lost.url, lost.reason)
     assert [("lost", bob.author if proves else None)] == await kinds(called, 1)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+async def test_a_sync(culm_world: World, scheme: str) -> None:
+    """A one-time sync is told of as a contact is, on both sides: it connects, has settled, and ends in order.
+
+    The caller leaves once it has settled, perhaps before the other side knows.
+    """
+    alice, bob = await culm_world.node("alice"), await culm_world.node("bob")
+    await alice.append(1, "hello")
+    url = await alice.listen(f"{scheme}://{alice.host.address}:0")
+    called, calling = alice.peer_events(), bob.peer_events()
+    proves = scheme in ("culm", "bushbaby")
+    await bob.sync(url, [] if proves else [(alice.author, 1)])
+    async with asyncio.timeout(60):
+        mine = [await anext(calling) for _ in range(3)]
+    assert ["connected", "settled", "lost"] == [event.kind for event in mine]
+    assert {(url, scheme, alice.author if proves else None, "")} == {
+        (event.url, event.scheme, event.peer, event.reason) for event in mine
+    }
+    assert ["connected", "lost"] == await until_lost(called)
+
+
+async def until_lost(events: PeerEvents) -> list[str]:
+    """What happens until a peer is lost, without what may come or not."""
+    kinds: list[str] = []
+    async with asyncio.timeout(60):
+        while "lost" not in kinds:
+            event = await anext(events)
+            kinds += [event.kind] if event.kind != "settled" else []
+            assert "" == event.reason
+    return kinds
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals"])
+async def test_fetches(culm_world: World, scheme: str) -> None:
+    """A fetch of entries is told of, and one of a part of a payload."""
+    alice, bob = await culm_world.node("alice"), await culm_world.node("bob")
+    entry = await alice.append(1, "hello")
+    url = await alice.listen(f"{scheme}://{alice.host.address}:0")
+    events = bob.peer_events()
+    await bob.fetch(url, [entry])
+    assert ["connected", "settled", "lost"] == [kind for kind, _ in await kinds(events, 3)]
+    assert b"ell" == await bob.fetch_bytes(url, entry, 1, 3)
+    assert ["connected", "lost"] == await until_lost(events)
+
+
+async def test_a_sync_that_fails(culm_world: World) -> None:
+    """A peer that is not reached, or refuses, is told of with the reason that the call raises."""
+    alice, bob = await culm_world.node("alice"), await culm_world.node("bob")
+    url, events = alice.url, bob.peer_events()
+    await alice.change_policy(lambda policy: replace(policy, block_peers=frozenset({bob.author})))
+    with pytest.raises(NetworkError) as refused:
+        await bob.sync(url)
+    event = await anext(events)
+    assert ("refused", url, str(refused.value)) == (event.kind, event.url, event.reason)
+    await alice.close()
+    with pytest.raises(NetworkError) as failed:
+        await bob.sync(url)
+    event = await anext(events)
+    assert ("failed", url, str(failed.value)) == (event.kind, event.url, event.reason)
+
+
+async def test_callers_that_compare(culm_world: World) -> None:
+    """A caller by ``negentropy://`` is told of: it connects when it has got an answer, and is lost at its end."""
+    alice = await culm_world.node("alice")
+    await alice.append(1, "hello")
+    place = PeerUrl.parse(await alice.listen(f"negentropy://{alice.host.address}:0"), schemes=LISTENER_SCHEMES)
+    events = alice.peer_events()
+    with memory_store() as store:
+        streams = await asyncio.open_connection(place.host, place.port)
+        found = await compare(store, View.ENTRIES, streams)
+        streams[1].close()
+    assert found is not None
+    assert 1 == len(found.need)
+    reader, writer = await asyncio.open_connection(place.host, place.port)
+    writer.close()
+    reader, writer = await asyncio.open_connection(place.host, place.port)
+    writer.write(b"\x01\xff")
+    assert b"" == await reader.read()
+    writer.close()
+    async with asyncio.timeout(60):
+        told = [await anext(events) for _ in range(4)]
+    assert {("negentropy", None, None)} == {(event.scheme, event.url, event.peer) for event in told}
+    assert ["connected", "lost", "failed", "failed"] == [event.kind for event in told]
+    assert ["", "", "the peer hung up at once"] == [event.reason for event in told[:3]]
+    assert "not a negentropy message" in told[3].reason
 
 
 async def test_a_refused_peer(culm_world: World) -> None:

@@ -253,7 +253,7 @@ def test_a_home_must_be_made_first(culm: Culm) -> None:
     for arguments in (["logs"], ["append", "1", "--text", "x"], ["verify"], ["identity", "new"]):
         result = culm.at("nobody")(*arguments)
         assert (result.code, one_line(result.err)) == (2, True)
-        assert "culm init" in result.err
+        assert f"make one with: culm --home {culm.at('nobody').home} init" in result.err
 
 
 def test_a_store_that_is_none(culm: Culm) -> None:

@@ -32,8 +32,11 @@ COLUMNS = 120
         ),
         (
             ("fetch", "bushbaby://a:1", "x"),
-            "'bushbaby://a:1': this cannot be done by bushbaby; expected culm://KEY@HOST:PORT or intervals://HOST:PORT",
+            "'bushbaby://a:1': bushbaby cannot do this; expected culm://KEY@HOST:PORT or intervals://HOST:PORT"  # noqa: ISC004
+            " or wss://HOST:PORT",
         ),
+        (("sync", "culm:aeaczlavmn5"), "this is an invitation, and not an address; take it with: culm join URL"),
+        (("halp",), "there is no command 'halp'; did you mean help? (see culm --help)"),
         (("sync", "intervals://a:99999"), "'intervals://a:99999' is not an address; expected intervals://HOST:PORT"),
         (("fetch", NOWHERE, "a/1"), "'a/1' is not an entry; expected AUTHOR/LOG/SEQ or AUTHOR/LOG/SEQ..SEQ"),
         (

@@ -25,7 +25,7 @@ from culm.node.interests.policy import Policy
 from culm.node.sessions.session import Purpose
 from culm.node.sync import sync
 from culm.store import SQLiteStore
-from tests.hostile.node import CLUMP, ENTRIES, LOGS, Target
+from tests.hostile.node import ENTRIES, LOGS, Target
 
 if TYPE_CHECKING:
     from culm.node.sync import SyncSummary
@@ -62,7 +62,7 @@ class Synced:
 
 async def _sync(scheme: str, target: Target, store: SQLiteStore, identity: Identity) -> SyncSummary:
     policy = Policy(interests={(target.author, log_id): EVERYTHING for log_id in range(LOGS)})
-    config, url = replace(NodeConfig(CLUMP), policy=policy), target.urls[scheme]
+    config, url = replace(NodeConfig(target.clump), policy=policy), target.urls[scheme]
     return await sync(identity, config, store, url, Purpose(is_live=False, mirrors=False, logs=tuple(target.logs)))
 
 

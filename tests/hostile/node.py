@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, Literal
@@ -40,9 +41,21 @@ LARGE_LOG, LARGE_BYTES = 100, 16 * 1024 * 1024
 OWN_LOG = 200  # of the node's identity, which is marked; its one entry is given to nobody
 DESCRIPTORS = 128  # that a node of the kind "scarce" may have open, those of its store included
 QUOTA, AUTHOR_QUOTA = 64_000_000, 24_000_000  # Bytes: what is in the home at the start fits, and some logs more.
-Kind = Literal["all", "parts", "scarce", "quotas culm", "quotas bushbaby", "quotas intervals", "quotas proposals"]
+Kind = Literal[
+    "all",
+    "parts",
+    "scarce",
+    "quotas culm",
+    "quotas bushbaby",
+    "quotas intervals",
+    "quotas proposals",
+    "lan",
+    "lan crowded",
+]
 """A node that follows everything; parts of one author's logs; everything, with few descriptors; everything, within
-quotas. There is one with quotas for each protocol, because after the first attack it is full."""
+quotas; everything, and finds neighbours. There is one with quotas for each protocol, because after the first attack it
+is full. So is the list of neighbours of one that finds them."""
+_nodes = count()
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
@@ -52,11 +65,17 @@ _QUIET_CPU = 1 / _TICKS  # seconds of CPU between two such looks, of a node that
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a node listens, by protocol, who it is, and whose logs it has. ``status``: where its status page is."""
+    """Where a node listens, by protocol, who it is, and whose logs it has. ``status``: where its status page is.
+
+    ``lan``: the address at which it hears mDNS, if it finds neighbours. No other program of this machine uses it.
+    Such a node has a ``clump`` of its own, because it would find others that are attacked on this machine.
+    """
 
     urls: dict[str, PeerUrl]
     author: bytes
     status: str
+    lan: str
+    clump: bytes
 
     @property
     def key(self) -> bytes:
@@ -83,17 +102,25 @@ class Target:
     def to_json(self) -> str:
         """As text, for another process."""
         urls = {name: str(url) for name, url in self.urls.items()}
-        return json.dumps({"urls": urls, "author": self.author.hex(), "status": self.status})
+        return json.dumps(
+            {
+                "urls": urls,
+                "author": self.author.hex(),
+                "status": self.status,
+                "lan": self.lan,
+                "clump": self.clump.hex(),
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Target:
         """The opposite."""
         data = json.loads(text)
         urls = {name: PeerUrl.parse(url, schemes=LISTENER_SCHEMES) for name, url in data["urls"].items()}
-        return cls(urls, bytes.fromhex(data["author"]), data["status"])
+        return cls(urls, bytes.fromhex(data["author"]), data["status"], data["lan"], bytes.fromhex(data["clump"]))
 
 
-def fill(home: Path, kind: Kind) -> bytes:
+def fill(home: Path, kind: Kind, clump: bytes) -> bytes:
     """Make a home whose store has eight logs of small entries, and one with a large payload; their author.
 
     The home's own identity is marked, as after a restore.
@@ -114,7 +141,7 @@ def fill(home: Path, kind: Kind) -> bytes:
     followed = Identity(PARTS_SEED.to_bytes(32, "big")).public
     in_parts: dict[bytes | Log, RangeSet] = {followed: PARTS, author.public: EVERYTHING}
     policy = Policy(unshared=frozenset({(mine.public, OWN_LOG)}), interests=in_parts if kind == "parts" else None)
-    Home(home).policy_file.save(CLUMP, policy)
+    Home(home).policy_file.save(clump, policy)
     return author.public
 
 
@@ -148,16 +175,21 @@ class Node:
     """A node that is served. ``reasons`` counts why it refused connections, or ended sessions."""
 
     def __init__(self, home: Path, kind: Kind, options: tuple[str, ...] = ()) -> None:
-        author = fill(home, kind)
+        number = next(_nodes)
+        clump = f"hostile, {os.getpid()}, {number:03}".encode() if kind.startswith("lan") else CLUMP
+        author = fill(home, kind, clump)
         listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
         certificate, secret = certified(home)
         listen += ["--web-origins", PAGE, "--web-token-file", str(tokens_of(home))]
         listen += ["--web-certificate-file", str(certificate), "--web-key-file", str(secret)]
         call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
-        call += ["serve", "--clump", CLUMP.decode(), "--http", "127.0.0.1:0", *listen]
+        call += ["serve", "--clump", clump.decode(), "--http", "127.0.0.1:0", *listen]
         call += ["--log-format", "json", "--verbose", *options]
         if kind.startswith("quotas"):
             call += ["--quota", str(QUOTA), "--author-quota", str(AUTHOR_QUOTA)]
+        lan = f"127.{251 + number % 4}.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
+        if kind.startswith("lan"):
+            call += ["--lan", "--lan-weak", "--lan-at", lan]
         if kind == "scarce":
             call = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *call]
         self._process = subprocess.Popen(
@@ -177,7 +209,7 @@ class Node:
         status, *places = [self._process.stdout.readline().split()[1] for _ in ("status", *LISTENER_SCHEMES)]
         self._reader.start()
         urls = [PeerUrl.parse(place, schemes=LISTENER_SCHEMES) for place in places]
-        self.target = Target({url.scheme: url for url in urls}, author, status)
+        self.target = Target({url.scheme: url for url in urls}, author, status, lan, clump)
 
     def _read(self) -> None:
         assert self._process.stderr is not None
@@ -199,12 +231,15 @@ class Node:
         """What the node has against a peer at an address, or complains of without naming a peer, by a pattern."""
 
         def found() -> str | None:
-            reasons = (line.get("reason", "") for line in self.lines if _host(line.get("peer", address)) == address)
-            return next((reason for reason in reasons if re.search(pattern, reason)), None)
+            return next((reason for reason in self.said_of(address) if re.search(pattern, reason)), None)
 
         with self._heard:
             self._heard.wait_for(lambda: found() is not None, seconds)
             return found()
+
+    def said_of(self, address: str) -> list[str]:
+        """The reasons that the log gives about a peer at an address, or without naming a peer."""
+        return [line.get("reason", "") for line in self.lines if _host(line.get("peer", address)) == address]
 
     # -- what it costs -----------------------------------------------------------------------------------------
 

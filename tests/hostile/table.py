@@ -6,6 +6,7 @@ from tests.hostile import (
     on_bushbaby,
     on_files,
     on_intervals,
+    on_lan,
     on_listeners,
     on_negentropy,
     on_pools,
@@ -27,6 +28,7 @@ _MODULES = (
     on_quotas,
     on_status,
     on_websocket,
+    on_lan,
     on_files,
 )
 ATTACKS = [attack for module in _MODULES for attack in module.ATTACKS]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from culm.bamboo import Entry, ForkProof
+from culm.errors import LocalProtocolError
 from culm.intervals import (
     Announced,
     At,
@@ -32,6 +33,7 @@ from culm.intervals import (
 )
 from culm.intervals.codec import push_message
 from culm.intervals.exchanged import Exchanged
+from culm.intervals.messages import Activate, End, RequestCredit
 from culm.intervals.proofs import doubtful, partial_proof
 from culm.testing.builders import LogBuilder, build_log
 from tests.intervals.pair import Pair, Side
@@ -385,6 +387,18 @@ def test_data_waits_for_credit() -> None:
     pair.b.connection.respond(1 << 20)
     assert pair.b.connection.theirs.data_credit == 0
     assert len(pair.b.connection.data_to_send()) < 120
+
+
+def test_no_more_requests_are_open_than_we_may_hold() -> None:
+    """A peer that grants 2^60 requests does not make us open more than our own limit; one that ends makes room."""
+    left = Side(limits=Limits(asked=3))
+    left.take(push_message(RequestCredit(1 << 60)))
+    numbers = [left.connection.request(bytes(32), log_id, EVERYTHING) for log_id in range(3)]
+    with pytest.raises(LocalProtocolError, match="no credit"):
+        left.connection.request(bytes(32), 3, EVERYTHING)
+    left.take(push_message(Activate(numbers[1])) + push_message(End(Reason.OTHER, grants=True)))
+    left.connection.request(bytes(32), 3, EVERYTHING)
+    assert left.connection.ours.credit == 0
 
 
 def test_small_responses_overtake_large_payloads() -> None:

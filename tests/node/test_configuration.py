@@ -97,7 +97,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ('[[peers]]\nname = "x"', 1, "peers[1]: this peer has no url"),
         ('[[peers]]\nurl = "bushbaby://a:1"\n[[peers]]\n\nurll = 3', 5, "did you mean url?"),
         ('[[peers]]\nurl = "bushbaby://a:1"\n[[peers]]\nurl = "bushbaby://a:1"', 4, "is listed twice"),
-        ('[[peers]]\nurl = "negentropy://a:1"', 2, "'negentropy://a:1': this cannot be done by negentropy"),
+        ('[[peers]]\nurl = "negentropy://a:1"', 2, "'negentropy://a:1': negentropy cannot do this"),
         ('[[peers]]\nurl = "bushbaby://a:1"\n[peers.limits]\nidle = 3', 4, "peers[1].limits.idle"),
     ],
 )

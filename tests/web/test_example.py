@@ -14,6 +14,7 @@ import pytest
 from culm.bamboo import Identity
 from culm.node.home import Home
 from culm.store import SQLiteStore
+from culm.wire.places import author_text
 from tests.cli.culm import start
 from tests.web.browsing import BROWSES, BUNDLE, chromium, served, waited
 
@@ -88,7 +89,7 @@ def rows(browser: webdriver.Chrome) -> list[list[str]]:
 
 def test_a_page_follows_a_log(browser: webdriver.Chrome, site: str, node: Node) -> None:
     """Entries are verified as they come; a reload goes on; a forged entry is refused, and then the right one taken."""
-    address = f"{site}/example/#url={node.url}&log={ME.public.hex()}/1"
+    address = f"{site}/example/#url={node.url}&log={author_text(ME.public)}/1"
     browser.get(address)
     waited(browser, lambda: len(rows(browser)) == 5)
     assert rows(browser) == [[str(n), "✓ verified", f"text {n}"] for n in range(5, 0, -1)]

@@ -3,7 +3,7 @@
 // "Forge the next one" does what a lying node or proxy could do: it changes one byte of what comes next, before the page
 // has looked at it. The page refuses that and hangs up, as with a real lie, and goes on behind the last verified entry.
 
-import { bestCheck, follow, unhex } from "../dist/culm.js";
+import { bestCheck, follow, parseKey } from "../dist/culm.js";
 
 const MOST_ROWS = 500; // Entries that are shown, so that a long log does not fill the memory of the page.
 const RETRY_MS = 1000;
@@ -51,7 +51,7 @@ async function run(url, log, token) {
     const cursor = localStorage.getItem(key) ?? undefined;
     $("state").textContent = cursor ? `goes on behind entry ${JSON.parse(cursor).last}` : "begins with entry 1";
     try {
-      await follow({ url, author: unhex(author), logId: BigInt(logId), token, check, cursor, signal }, (judged, now) => {
+      await follow({ url, author: parseKey(author), logId: BigInt(logId), token, check, cursor, signal }, (judged, now) => {
         show(judged);
         localStorage.setItem(key, now);
       });

@@ -35,6 +35,19 @@ export function base62(key: Bytes): string {
   return text;
 }
 
+/** A key as people write it: 43 base62 characters, as Culm prints it, or 64 hex digits; `RangeError` for other texts. */
+export function parseKey(text: string): Bytes {
+  if (/^[0-9a-f]{64}$/i.test(text)) return unhex(text);
+  let number = 0n;
+  for (const digit of text) {
+    const value = DIGITS.indexOf(digit);
+    if (value < 0) throw new RangeError("expected a key: 43 letters and digits, or 64 hex digits");
+    number = number * 62n + BigInt(value);
+  }
+  if (text.length !== 43 || number >> 256n) throw new RangeError("expected a key: 43 letters and digits, or 64 hex digits");
+  return unhex(number.toString(16).padStart(64, "0"));
+}
+
 export function equal(one: Bytes, other: Bytes): boolean {
   return one.length === other.length && one.every((byte, at) => byte === other[at]);
 }

@@ -1,5 +1,5 @@
 export { Auditor, audit, type Fork, type Verdict } from "./audit.ts";
-export { type Bytes, Cursor, Malformed, base62, concat, encodeU64, equal, hex, unhex } from "./bytes.ts";
+export { type Bytes, Cursor, Malformed, base62, concat, encodeU64, equal, hex, parseKey, unhex } from "./bytes.ts";
 export { type Entry, assemble, checkPayload, decodeEntry, linksOf, yamfHash } from "./entry.ts";
 export { type Judged, Judge, PROTOCOL, follow } from "./follow.ts";
 export { type Event, Reader } from "./intervals.ts";

@@ -31,6 +31,17 @@ test("keys as text", () => {
   assert.equal(culm.base62(Uint8Array.from({ length: 32 }, (_, at) => at)), "003aUlTJC7tjlCTQj2uNU3MFagCXG9LRKRcwGkBIDlf");
 });
 
+test("keys that people type", () => {
+  for (const key of [new Uint8Array(32), new Uint8Array(32).fill(255), Uint8Array.from({ length: 32 }, (_, at) => at)]) {
+    assert.deepEqual(culm.parseKey(culm.base62(key)), key);
+    assert.deepEqual(culm.parseKey(culm.hex(key)), key);
+    assert.deepEqual(culm.parseKey(culm.hex(key).toUpperCase()), key);
+  }
+  for (const text of ["", "0".repeat(42), "0".repeat(44), "0".repeat(63), "z".repeat(43), "-".repeat(43), "é".repeat(43)]) {
+    assert.throws(() => culm.parseKey(text), RangeError);
+  }
+});
+
 test("links, paths and certificate pools", () => {
   for (const row of vectors("paths")) {
     const seq = BigInt(row.seq);

@@ -563,8 +563,8 @@ class Node:
     def peer_events(self) -> PeerEvents:
         """What happens with peers from now on: ``async for event in node.peer_events()``, each a ``PeerEvent``.
 
-        It tells of contacts, of callers and of refused ones, but not of ``sync``, ``fetch`` and ``negentropy://``
-        callers. A program that does not read for a thousand events loses the oldest ones.
+        It tells of contacts, of callers, of refused ones, and of the node's own one-time calls (``sync``, ``fetch``). A
+        program that does not read for a thousand events loses the oldest ones.
         """
         self._open  # noqa: B018 - raises if the node is closed
         events = PeerEvents()
@@ -638,7 +638,7 @@ class Node:
         path = engine.worker.store.path
         kept = self._open.quarters.kept()
         return await syncing.exchange(
-            self.identity, engine.config, path, place, wanted, how, progress, kept, engine.held
+            self.identity, engine.config, path, place, wanted, how, progress, kept, engine.held, engine.roster.tell
         )
 
     async def fetch(
@@ -658,7 +658,7 @@ class Node:
         wanted = names.entries_of(entries, self.author)
         store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path)
         try:
-            return await syncing.fetch(self.identity, engine.config, store, place, wanted, progress)
+            return await syncing.fetch(self.identity, engine.config, store, place, wanted, progress, engine.roster.tell)
         finally:
             store.close()
 
@@ -683,7 +683,8 @@ class Node:
         engine, place = self._engine, PeerUrl.parse(url, schemes=syncing.FETCHING)
         last = names.checked(entry).size - 1 if last is None else last
         store = await asyncio.to_thread(SQLiteStore, engine.worker.store.path, read_only=True)
-        pieces = syncing.read_pieces(self.identity, engine.config, store, place, entry, first, last)
+        tell = engine.roster.tell
+        pieces = syncing.read_pieces(self.identity, engine.config, store, place, entry, first, last, tell)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:

@@ -20,13 +20,14 @@ from culm.node.interests.missing import lacking
 from culm.node.interests.policy import Policy
 from culm.node.intervals.peek import Peek
 from culm.node.network.transport import connect
-from culm.node.network.urls import PeerUrl
+from culm.node.network.urls import WEB_SCHEMES, PeerUrl
+from culm.node.roster import OneTime
 from culm.node.schemes import scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
 from culm.node.sessions.tasks import until_one_ends
 from culm.node.sharing.kept import KeptPeers
-from culm.node.sharing.peering import Peering
+from culm.node.sharing.peering import Peering, place_of
 from culm.node.storage.healing import tell_damage
 from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
@@ -36,7 +37,9 @@ from culm.store import PayloadState, ReadableStore, SQLiteStore, StoredEntry, To
 from culm.types import Log
 
 Progress = Callable[[SessionStats], None]
-FETCHING = ("culm", "intervals")
+Tell = Callable[..., object]
+"""Hears what happens with the peer, as ``Roster.tell`` does."""
+FETCHING = ("culm", "intervals", *WEB_SCHEMES)
 """Protocols by which single entries can be fetched."""
 _MOST_TOLD = 1000  # Spans of each range that a fetch says the peer lacks.
 
@@ -59,6 +62,7 @@ async def exchange(
     progress: Progress,
     kept: KeptPeers | None = None,
     held: HeldByPeers | None = None,
+    tell: Tell = lambda *_, **__: None,
 ) -> SyncSummary:
     """Exchange with a peer what both sides want, once; see ``Node.sync``."""
     scheme = scheme_of(url)
@@ -70,7 +74,7 @@ async def exchange(
             purpose = await asyncio.to_thread(asking_by_log, purpose, store, config.policy, wanted)
         elif wanted:
             config = replace(config, policy=narrowed(config.policy, wanted))
-        return await sync(identity, config, store, url, purpose, progress, kept=kept, held=held)
+        return await sync(identity, config, store, url, purpose, progress, kept=kept, held=held, tell=tell)
     finally:
         store.close()
 
@@ -92,6 +96,7 @@ async def fetch(
     url: PeerUrl,
     wanted: Mapping[Log, RangeSet],
     progress: Progress,
+    tell: Tell = lambda *_, **__: None,
 ) -> Fetched:
     """Get entries of logs with what verifies them, payloads included that were deleted; see ``Node.fetch``."""
     await asyncio.to_thread(_want_again, store, wanted)
@@ -103,12 +108,19 @@ async def fetch(
         interests: dict[bytes | Log, RangeSet] = dict(wanted.items())
         policy = replace(config.policy, allow_authors=authors, block_authors=nobody, own=nobody)
         config = replace(config, policy=replace(policy, interests=interests, hoard=False, promote=frozenset()))
-    summary = await sync(identity, config, store, url, purpose, progress)
+    summary = await sync(identity, config, store, url, purpose, progress, tell=tell)
     return Fetched(summary, await asyncio.to_thread(_lacking, store, wanted))
 
 
 async def read_pieces(
-    identity: Identity, config: NodeConfig, store: ToolStore, url: PeerUrl, entry: Entry, first: int, last: int
+    identity: Identity,
+    config: NodeConfig,
+    store: ToolStore,
+    url: PeerUrl,
+    entry: Entry,
+    first: int,
+    last: int,
+    tell: Tell = lambda *_, **__: None,
 ) -> AsyncGenerator[bytes]:
     """Ask a peer for a part of a payload; see ``Node.fetch_pieces``."""
     if not 0 <= first <= last < entry.size:
@@ -116,7 +128,7 @@ async def read_pieces(
     if await asyncio.to_thread(store.get, entry.place) is None:
         raise NotHeld("the store does not have this entry: fetch it first, without its payload if need be")
     peek = Peek(entry, first, last)
-    asking = asyncio.create_task(_ask(identity, config, store, url, peek, entry.author))
+    asking = asyncio.create_task(_ask(identity, config, store, url, peek, entry.author, tell))
     asking.add_done_callback(lambda _: peek.finish())
     try:
         async for piece in peek.pieces():
@@ -135,19 +147,23 @@ async def read_pieces(
 
 
 async def _ask(
-    identity: Identity, config: NodeConfig, store: ToolStore, url: PeerUrl, peek: Peek, author: bytes
+    identity: Identity, config: NodeConfig, store: ToolStore, url: PeerUrl, peek: Peek, author: bytes, tell: Tell
 ) -> None:
     """The session in which a peek is answered, until that is over."""
     nobody = frozenset[bytes]()
     policy = replace(config.policy, interests={}, allow_authors=frozenset({author}), block_authors=nobody)
     config = replace(config, policy=replace(policy, own=nobody, hoard=False, promote=frozenset()))
     scheme, worker = scheme_of(url), StoreWorker(store, config.surroundings)
-    context = Context(identity, config, worker, StoreSource(store, config.policy))
+    told = OneTime(url, tell)
+    context = Context(identity, config, worker, StoreSource(store, config.policy), happened=told.happened)
     assert scheme.session is not None  # noqa: S101 - ``FETCHING`` names no other protocol
     try:
         purpose = Purpose(called=True, key=url.key, mirrors=False, peek=peek)
-        session = scheme.session(context, Peering(config).paced(await connect(url)), purpose)
-        await until_one_ends(session.run(), _all_come(peek, session, config.limits.settle_seconds))
+        with told.calling():
+            streams = await connect(url, config.for_peer(url)[1].token_file)
+        session = scheme.session(context, Peering(config).paced(streams), purpose)
+        with told.during(session, place_of(streams[1])):
+            await until_one_ends(session.run(), _all_come(peek, session, config.limits.settle_seconds))
     finally:
         worker.close()
         context.source.close()

@@ -105,6 +105,8 @@ def _meaning(arguments: argparse.Namespace, item: Any) -> Any:  # noqa: ANN401 -
     from culm.node.home import Home  # noqa: PLC0415 - commands that name nobody, and have no home, do without
 
     home = Home.find(arguments.home)
+    if item.is_peer and (url := _configured(arguments, home, item.name)) is not None:
+        return item.parse(url)
     names = home.names()
     key = names.key(item.name)
     if key is None:
@@ -125,6 +127,11 @@ def _check_rest(item: Named) -> None:
         item.parse(item.name if item.is_peer else item.text(bytes(AUTHOR_BYTES)))
     except ConfigError:
         item.parse(item.before + item.name + item.rest)
+
+
+def _configured(arguments: argparse.Namespace, home: "Home", name: str) -> str | None:
+    """The address of the peer that the configuration calls so, whatever its protocol; None if there is none."""
+    return next((str(peer.url) for peer in home.settings(arguments.config).peers if peer.name == name), None)
 
 
 def _address_of(arguments: argparse.Namespace, home: "Home", item: Named, key: bytes) -> Any:  # noqa: ANN401 - as above

@@ -84,7 +84,7 @@ class _Parser(argparse.ArgumentParser):
         if (unknown := _NO_COMMAND.match(message)) is not None:
             from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped command needs it
 
-            meant = get_close_matches(unknown[1].strip("'"), self.commands, 1)
+            meant = get_close_matches(unknown[1].strip("'"), [*self.commands, "help"], 1)
             message = f"there is no command {unknown[1]}" + (f"; did you mean {meant[0]}?" if meant else "")
         self.exit(EXIT_CALL, f"culm: {message} (see {self.prog} --help)\n")
 

@@ -71,7 +71,10 @@ def register(commands: Commands) -> None:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     home = Home.find(arguments.home)
-    findings = list(_examined(home, arguments.config, peers=arguments.peers))
+    findings = list(findings_of(home, arguments.config))
+    if arguments.peers:
+        with suppress(ConfigError):  # Settings that cannot be read are a finding already.
+            findings += asyncio.run(_peers(home.settings(arguments.config)))
     if arguments.repair and home.store_path.exists():
         findings += _repaired(home)
     sick = sum(finding.level == "problem" for finding in findings)
@@ -85,15 +88,18 @@ def _doctor(arguments: argparse.Namespace) -> int:
     return 1 if sick else 0
 
 
-def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Finding]:
+def findings_of(home: Home, config: str | None, *, quick: bool = False) -> Iterator[Finding]:
+    """The findings about a home.
+
+    ``quick`` leaves out what reads the whole database, and what the status page shows by itself, for which it is.
+    """
     if not home.store_path.exists():
         yield _problem("home", *home.absence())
         return
     yield from _home(home)
-    yield from _store(home)
+    yield from _store(home, quick=quick)
     yield from _identities(home)
     yield from _unconfirmed(home)
-    settings: Settings | None = None
     try:
         settings = home.settings(config)
         text = f"{counted(len(settings['listen']), 'listener')}, {counted(len(settings.peers), 'peer')}"
@@ -106,8 +112,6 @@ def _examined(home: Home, config: str | None, *, peers: bool) -> Iterator[Findin
     yield from _disk(home)
     yield from _clock(home)
     yield _signatures()
-    if peers and settings is not None:
-        yield from asyncio.run(_peers(settings))
 
 
 def _home(home: Home) -> Iterator[Finding]:
@@ -132,7 +136,7 @@ def _signatures() -> Finding:
 # -- the store -------------------------------------------------------------------------------------------------------
 
 
-def _store(home: Home) -> Iterator[Finding]:
+def _store(home: Home, *, quick: bool) -> Iterator[Finding]:
     rescue = "restore a backup into another home, or save what is still readable: culm export, then culm import there"
     try:
         database = open_database(home.store_path, read_only=True)
@@ -140,34 +144,39 @@ def _store(home: Home) -> Iterator[Finding]:
         yield _problem("store", str(error), rescue)
         return
     try:
-        damage = [row[0] for row in database.read("PRAGMA quick_check(3)") if row[0] != "ok"]
-        if damage:
-            yield _problem("store", f"{home.store_path} is damaged: {damage[0]}", rescue)
-            return
-        ((entries, waiting, invalid),) = database.read(
-            f"SELECT coalesce(sum({IS_VERIFIED}), 0), coalesce(sum({IS_WAITING}), 0), coalesce(sum({IS_INVALID}), 0)"
-            " FROM entries"
-        )
-        yield _ok("store", f"{counted(entries, 'verified entry')}; culm verify checks every signature")
-        if waiting:
-            yield _note(
-                "store",
-                f"{counted(waiting, 'entry')} cannot be verified yet: entries that lead to entry 1 are missing",
-                "sync with a peer that has the missing entries",
-            )
-        if invalid:
-            yield _note(
-                "store",
-                f"{counted(invalid, 'entry')} invalid: after a fork, or with a wrong link",
-                "culm logs shows where",
-            )
+        if not quick:
+            damage = [row[0] for row in database.read("PRAGMA quick_check(3)") if row[0] != "ok"]
+            if damage:
+                yield _problem("store", f"{home.store_path} is damaged: {damage[0]}", rescue)
+                return
+            yield from _states(database)
+            yield from _damaged(database)
         yield from _forks(home, database)
         yield from _payload_files(database)
-        yield from _damaged(database)
     except CulmError as error:
         yield _problem("store", str(error), rescue)
     finally:
         database.close()
+
+
+def _states(database: Database) -> Iterator[Finding]:
+    ((entries, waiting, invalid),) = database.read(
+        f"SELECT coalesce(sum({IS_VERIFIED}), 0), coalesce(sum({IS_WAITING}), 0), coalesce(sum({IS_INVALID}), 0)"
+        " FROM entries"
+    )
+    yield _ok("store", f"{counted(entries, 'verified entry')}; culm verify checks every signature")
+    if waiting:
+        yield _note(
+            "store",
+            f"{counted(waiting, 'entry')} cannot be verified yet: entries that lead to entry 1 are missing",
+            "sync with a peer that has the missing entries",
+        )
+    if invalid:
+        yield _note(
+            "store",
+            f"{counted(invalid, 'entry')} invalid: after a fork, or with a wrong link",
+            "culm logs shows where",
+        )
 
 
 def _damaged(database: Database) -> Iterator[Finding]:
@@ -411,7 +420,7 @@ def _clock(home: Home) -> Iterator[Finding]:
 async def _peers(settings: Settings) -> list[Finding]:
     async def reached(peer: PeerSettings) -> Finding:
         try:
-            _, writer = await connect(peer.url)
+            _, writer = await connect(peer.url, peer.token_file)
         except CulmError as error:
             return _problem(
                 "peers", f"{peer.name}: {error}", "check that the peer is running and that its address is right"

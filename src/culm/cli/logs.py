@@ -17,6 +17,7 @@ from culm.cli.lines import append_lines
 from culm.cli.output import counted, note, open_input, print_json, print_result, print_table
 from culm.cli.progress import progress_bar, with_progress
 from culm.cli.sealing import content, sealer_for
+from culm.cli.tail import has_sealed
 from culm.errors import ConfigError, NotHeld, PayloadDamaged, Place
 from culm.node.home import Home
 from culm.store import LogSummary, ReadableStore, State, StoredEntry
@@ -242,7 +243,7 @@ def _show_entry(arguments: argparse.Namespace, home: Home, store: ReadableStore,
         finally:
             sys.stdout.buffer.flush()
         return 0
-    described = _described(stored)
+    described = _described(stored) | {"sealed": has_sealed(store, stored)}
     rows = (described | {"place": shown}).items()
     print_result(arguments, described, *(f"{key.replace('_', ' '):13} {value}" for key, value in rows))
     return 0

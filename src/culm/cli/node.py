@@ -18,6 +18,7 @@ from culm.bamboo.decimal import size_text
 from culm.bamboo.keyfile import read_private
 from culm.cli.arguments import log_type, named, named_peer, number
 from culm.cli.command import Commands
+from culm.cli.doctor import findings_of
 from culm.cli.identity import ask_passphrase
 from culm.cli.memory import free_memory_given_back
 from culm.cli.nodeoptions import (
@@ -45,7 +46,7 @@ from culm.node.lan.finding import Finding
 from culm.node.negentropy.indexed import IndexNode
 from culm.node.network.pipes import own_streams
 from culm.node.network.transport import STREAM_LIMIT
-from culm.node.network.urls import EXEC_FORM, PIPE_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
+from culm.node.network.urls import CALL_SCHEMES, EXEC_FORM, PIPE_SCHEMES, UNIX_FORM, PeerUrl, forms
 from culm.node.network.webaccess import WebAccess
 from culm.node.schemes import scheme_of
 from culm.node.service import NodeService
@@ -53,8 +54,9 @@ from culm.node.sessions.session import Purpose
 from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.settings.schema import PROPOSALS
-from culm.node.status import StatusSettings, status_server
+from culm.node.status import NamesWatch, Sources, StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
+from culm.sealing.mark import is_sealed
 
 # Options that only some protocols have, by these protocols, besides those of ``culm.node.asking``. Giving one to
 # another peer is an error, because the option would silently do nothing.
@@ -88,7 +90,7 @@ def register(commands: Commands) -> None:
         "url",
         metavar="URL",
         type=partial(named_peer, PeerUrl.parse),
-        help=" or ".join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM, "the name of a peer in the configuration"]),
+        help=" or ".join([*forms(CALL_SCHEMES), EXEC_FORM, UNIX_FORM, "the name of a peer in the configuration"]),
     )
     once.add_argument(
         "logs",
@@ -173,15 +175,14 @@ def _serve(arguments: argparse.Namespace) -> int:
                 await watch.run(node.change_policy)
 
         run = partial(node.run, listen, peers, beside=with_node)
-        asyncio.run(_until_stopped(run, _status_page(settings, node)))
+        asyncio.run(_until_stopped(run, _status_page(settings, node, home, arguments.config)))
     return 0
 
 
 def _web_access(settings: Settings) -> WebAccess:
-    """Which web pages may read from the node. A file of tokens is read here, once."""
-    file = settings["web_token_file"]
-    tokens = None if file is None else read_private(Path(file))
-    return WebAccess.of(settings["web_origins"], tokens, settings["web_certificate_file"], settings["web_key_file"])
+    """Who may read from the node at ``ws://`` and ``wss://``."""
+    files = (settings[name] for name in ("web_token_file", "web_certificate_file", "web_key_file"))
+    return WebAccess.of(settings["web_origins"], *files, exchange=settings["web_exchange"])
 
 
 def _found_at(settings: Settings) -> list[PeerUrl]:
@@ -219,7 +220,7 @@ def _serve_stdio(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 @asynccontextmanager
-async def _status_page(settings: Settings, node: NodeService) -> AsyncIterator[None]:
+async def _status_page(settings: Settings, node: NodeService, home: Home, config: str | None) -> AsyncIterator[None]:
     """Serve the node's status page while the block runs, if one is configured."""
     if settings["http"] is None:
         yield
@@ -227,7 +228,12 @@ async def _status_page(settings: Settings, node: NodeService) -> AsyncIterator[N
     token = os.environ.get("CULM_HTTP_TOKEN") or None
     if settings["http_token_file"] is not None:
         token = read_private(Path(settings["http_token_file"])).strip()
-    async with status_server(node, StatusSettings.parse(settings["http"], token)) as page:
+    sources = Sources(
+        names=NamesWatch(home.names_file),
+        examine=lambda: [asdict(finding) for finding in findings_of(home, config, quick=True) if finding.level != "ok"],
+        is_sealed=is_sealed,
+    )
+    async with status_server(node, StatusSettings.parse(settings["http"], token), sources) as page:
         print(f"status {page.url}", flush=True)
         yield
 
@@ -314,7 +320,7 @@ def _check_options(arguments: argparse.Namespace, url: PeerUrl) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} {reason}")
     for schemes, names in _ONLY_WITH.items():
         given = [name for name in names if _is_given(getattr(arguments, name))]
-        if given and url.scheme not in schemes:
+        if given and url.protocol not in schemes:
             option = "AUTHOR/LOG" if given[0] == "logs" else f"--{given[0].replace('_', '-')}"
             peers = " and ".join(f"{scheme}://" for scheme in schemes)
             instead = "; here it is --interest AUTHOR/LOG" if given[0] == "logs" else ""

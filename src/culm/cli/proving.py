@@ -4,6 +4,7 @@ Specification: docs/specs/proof.md.
 """
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -60,9 +61,10 @@ def _prove(arguments: argparse.Namespace) -> int:
     if arguments.json and output not in (None, "-"):
         print_json(_shown(proof) | {"bytes": written})
     else:
+        shown_file = "FILE" if output in (None, "-") else shlex.quote(str(output))
         note(
             f"proved {home.names().place(arguments.place)} in {size_text(written)},"
-            f" as part of the history up to entry {proof.top.seq}; check it with: culm check FILE"
+            f" as part of the history up to entry {proof.top.seq}; check it with: culm check {shown_file}"
         )
     return 0
 

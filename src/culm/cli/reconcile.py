@@ -177,12 +177,12 @@ async def _compare_with(
     store: ToolStore, url: PeerUrl, policy: Policy, arguments: argparse.Namespace
 ) -> tuple[dict[View, Differences], list[Log]]:
     """What differs in each view, and with ``--apply`` the logs in which it does."""
-    split, only = _SPLITS[arguments.split], policy.shares if policy.hides_logs else None
+    split = _SPLITS[arguments.split]
     streams = await connect(url)
     found: dict[View, Differences] = {}
     with closing(streams[1]):
         for view in View:
-            differences = await compare(store, view, streams, only=only, split=split)
+            differences = await compare(store, view, streams, **policy.shown, split=split)
             if differences is None:
                 break  # The peer is another program, which offers only entries.
             found[view] = differences

@@ -88,11 +88,15 @@ def _print(arguments: argparse.Namespace, store: ReadableStore, stored: StoredEn
 
 def _kind(store: ReadableStore, stored: StoredEntry) -> str:
     """The state of a payload that is not shown as text."""
+    return "sealed" if has_sealed(store, stored) else stored.payload_state.name.lower()
+
+
+def has_sealed(store: ReadableStore, stored: StoredEntry) -> bool:
+    """Whether the payload of an entry is held, and is a sealed one. Of a damaged one nobody can tell."""
     if stored.payload_complete:
         with suppress(PayloadDamaged):
-            if is_sealed(store.payload_slice(stored.id, 0, len(FIRST_LINE))):
-                return "sealed"
-    return stored.payload_state.name.lower()
+            return is_sealed(store.payload_slice(stored.id, 0, len(FIRST_LINE)))
+    return False
 
 
 def _text(store: ReadableStore, stored: StoredEntry) -> str | None:

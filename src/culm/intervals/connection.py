@@ -55,7 +55,8 @@ class Connection(UntimedConnection[Event]):
         self._outbox = Outbox()
         histories = Histories(self.limits.logs, self._logs_in_use)
         self.theirs = TheirSide(source, self._outbox, histories, self.limits, stateless=stateless)
-        self.ours = OurSide(source, self._outbox, histories, self.limits.window)
+        asked, window = self.limits.asked, self.limits.window
+        self.ours = OurSide(source, self._outbox, histories, full_window=window, most_open=asked)
         self._takes: dict[type[messages.Message], Callable[[Any], None]] = {
             messages.Eager: self.ours.take_eager,
             messages.Lazy: self.ours.take_lazy,
@@ -67,6 +68,7 @@ class Connection(UntimedConnection[Event]):
             messages.Adjust: self.theirs.take_adjust,
             messages.ResponseCredit: self.theirs.take_credit,
         }
+        self._is_distrusting = False  # Whether an entry was dropped for its signature.
         self._buffer = bytearray()  # the beginning of a message that is not all there
         self.refill()
 
@@ -142,9 +144,10 @@ class Connection(UntimedConnection[Event]):
         bad = {id(entry) for entry in bad_entries(events)}
         if bad or not self._together:
             events = [*apart(events)]
-        if not bad and all(ours.distrusted is None for ours in self.ours.requests.values()):
+        if not (bad or self._is_distrusting):
             yield from events  # As nearly always. To look at each would cost more than to parse it.
             return
+        self._is_distrusting = True
         for event in events:
             match event:
                 case EntryReceived(request_id, entry, verified) if id(entry) in bad:

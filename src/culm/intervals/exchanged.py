@@ -13,6 +13,7 @@ may meanwhile have got another one of its number. So of the newest entries from 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 from culm.bamboo import Entry
 from culm.intervals.stream import Stream
@@ -70,38 +71,65 @@ def _add_between(runs: Runs, first: int, last: int, step: int) -> None:
 
 
 class Histories:
-    """What was exchanged of each log. ``most`` logs are remembered, beside those that ``in_use`` gives."""
+    """What was exchanged of each log. ``most`` logs are remembered, beside twice those that ``in_use`` gives.
+
+    The oldest are forgotten many at a time: to ask for each new log which ones are in use would cost as much as there
+    are, so that a peer who asks for ten thousand logs would make ten thousand times ten thousand steps.
+    """
 
     def __init__(self, most: int, in_use: Callable[[], set[Log]]) -> None:
-        self._most = most
+        self._most = self._full = most
         self._in_use = in_use
         self._by_log: dict[Log, Exchanged] = {}
 
     def of(self, log: Log) -> Exchanged:
-        """What was exchanged of a log. The log that was asked for longest ago may be forgotten for it.
+        """What was exchanged of a log. Those that were asked for longest ago may be forgotten for it.
 
         To forget is safe: what is forgotten is sent once more, where it would have been confirmed.
         """
         exchanged = self._by_log.pop(log, None) or Exchanged()
         self._by_log[log] = exchanged
-        if len(self._by_log) > self._most:
-            in_use = self._in_use()
-            oldest = next((other for other in self._by_log if other not in in_use and other != log), None)
-            if oldest is not None:
-                del self._by_log[oldest]
+        if len(self._by_log) > self._full:
+            self._forget({*self._in_use(), log})
         return exchanged
+
+    def _forget(self, in_use: set[Log]) -> None:
+        """Forget the oldest logs that are not in use, so that half of ``most`` are left."""
+        idle = [log for log in self._by_log if log not in in_use]
+        for log in idle[: max(0, len(idle) - self._most // 2)]:
+            del self._by_log[log]
+        self._full = len(self._by_log) + max(self._most // 2, len(in_use))
 
 
 class Exchanged:
-    """The items that went to the peer, and those that it sent: data and announcements."""
+    """The items that went to the peer, and those that it sent: data and announcements.
+
+    Each set is made when something looks at it: of most logs that a peer names nothing is exchanged.
+    """
 
     def __init__(self) -> None:
-        self.sent = Items()
-        self.announced = Items()
-        self.received = Items()
-        self.heard_of = Items()
         self.heard_hash: tuple[int, bytes] | None = None
         self._hashes: dict[int, bytes] = {}
+
+    @cached_property
+    def sent(self) -> Items:
+        """The data that we sent."""
+        return Items()
+
+    @cached_property
+    def announced(self) -> Items:
+        """What we announced."""
+        return Items()
+
+    @cached_property
+    def received(self) -> Items:
+        """The data that the peer sent."""
+        return Items()
+
+    @cached_property
+    def heard_of(self) -> Items:
+        """What the peer announced."""
+        return Items()
 
     def receive(self, entry: Entry) -> None:
         """Note an entry that the peer sent."""

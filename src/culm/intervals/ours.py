@@ -5,7 +5,8 @@ changes, so that a response of a thousand messages names its request once.
 
 *Credit.* The peer grants us requests, one by one as earlier ones end; we may not exceed that. We grant the peer bytes
 of item data: a window that shrinks with each eager message and is refilled when the owner has dealt with the data.
-So a peer can never make us hold more than a window, however fast it sends.
+So a peer can never make us hold more than a window, however fast it sends. A peer may grant more requests than anybody
+needs, and each that is open takes memory on our side. So we use no more of its credit than ``most_open`` allows.
 """
 
 from culm.bamboo import MAX_U64, Entry, PayloadHasher
@@ -23,16 +24,19 @@ from culm.transfer import Source
 
 
 class OurSide:
-    """Our requests, by id in ``requests``. ``credit``: how many more we may make.
+    """Our requests, by id in ``requests``, at most ``most_open`` of them at once.
 
     ``window``: bytes of item data that the peer may send before ``refill`` grants it more. ``active``: the id of the
     request that the peer's next eager or lazy message belongs to. ``body``: bytes that are still to come of the eager
     message that was read last.
     """
 
-    def __init__(self, source: Source, outbox: Outbox, histories: Histories, full_window: int) -> None:
+    def __init__(
+        self, source: Source, outbox: Outbox, histories: Histories, *, full_window: int, most_open: int
+    ) -> None:
         self.requests: dict[int, OurRequest] = {}
-        self.credit = 0
+        self._granted = 0
+        self._most_open = most_open
         self.window = 0
         self.next_id = 0
         self._source = source
@@ -44,9 +48,14 @@ class OurSide:
 
     # -- asking ------------------------------------------------------------------------------------------------
 
+    @property
+    def credit(self) -> int:
+        """How many more requests we may make now."""
+        return min(self._granted, self._most_open - len(self.requests))
+
     def _check_credit(self) -> None:
         if self.credit == 0:
-            raise LocalProtocolError("the peer has granted no credit for another request")
+            raise LocalProtocolError("there is no credit for another request: wait until an earlier one is over")
 
     def request(self, request: Request, begun: tuple[Entry, PayloadHasher] | None) -> None:
         """Make a request that has the next id; ``LocalProtocolError`` if the peer gave no credit for it."""
@@ -58,7 +67,7 @@ class OurSide:
         self._outbox.send(request)
 
     def _open(self, ours: OurRequest) -> None:
-        self.credit -= 1
+        self._granted -= 1
         self.requests[ours.request.id] = ours
         self.next_id += 1
 
@@ -126,7 +135,7 @@ class OurSide:
 
     def take_credit(self, message: RequestCredit) -> None:
         """The peer grants more requests."""
-        self.credit = grown(self.credit, message.amount)
+        self._granted = grown(self._granted, message.amount)
 
     def take_activate(self, message: Activate) -> None:
         """The peer goes on with the response to another request."""
@@ -192,7 +201,7 @@ class OurSide:
         ours = self._answered(self.active)
         self._over(ours, message.reason, _checked_proof(ours, message))
         if message.grants:
-            self.credit = grown(self.credit, 1)
+            self._granted = grown(self._granted, 1)
         if message.activates is not None:
             self._activate(message.activates)
 

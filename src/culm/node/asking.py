@@ -41,7 +41,7 @@ OPTIONS = {
 
 def unfit(name: str, url: PeerUrl) -> str | None:
     """Why an option cannot be used with the protocol of an address; None if it can."""
-    if url.scheme in OPTIONS[name]:
+    if url.protocol in OPTIONS[name]:
         return None
     peers = " and ".join(f"{scheme}://" for scheme in OPTIONS[name])
     return f"works with {peers} peers only; this address is {url.scheme}://"
@@ -49,7 +49,7 @@ def unfit(name: str, url: PeerUrl) -> str | None:
 
 def check_how(how: How | None, url: PeerUrl) -> None:
     """``ConfigError`` if options are of another protocol than that of the address."""
-    if how is not None and not isinstance(how, _HOWS.get(url.scheme, ())):
+    if how is not None and not isinstance(how, _HOWS.get(url.protocol, ())):
         names = " or ".join(f"{kind.__name__} with {name}://" for name, kind in _HOWS.items())
         raise ConfigError(f"{type(how).__name__} does not work with {url.scheme}://; expected {names}")
 
@@ -60,8 +60,8 @@ def how_of(url: PeerUrl, given: Mapping[str, Any], proposals: ProposalOptions) -
     None if the protocol has no options. Names of other protocols are not looked at. ``ConfigError`` for an anchor that
     is none, or without local fork handling.
     """
-    fields = _fields({name: value for name, value in given.items() if url.scheme in OPTIONS[name]})
-    kind = _HOWS.get(url.scheme)
+    fields = _fields({name: value for name, value in given.items() if url.protocol in OPTIONS[name]})
+    kind = _HOWS.get(url.protocol)
     if kind is None:
         return None
     how = replace(proposals if kind is ProposalOptions else FollowOptions(), **fields)

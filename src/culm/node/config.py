@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from culm.bamboo.verification import Verify
@@ -75,7 +76,7 @@ class PeerSettings:
 
     ``name`` is what the peer is called in the log. ``download``, ``upload``: bytes a second, 0: unlimited. ``limits``:
     values that replace those of ``NodeLimits`` for this peer. ``options`` say how to ask it: values by the names of
-    ``culm.node.asking.OPTIONS``.
+    ``culm.node.asking.OPTIONS``. ``token_file``: has the token that is shown to it at ``ws://`` and ``wss://``.
     """
 
     url: PeerUrl
@@ -84,6 +85,7 @@ class PeerSettings:
     upload: int = 0
     limits: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    token_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

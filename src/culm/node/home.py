@@ -18,6 +18,7 @@ which forks the log. So the store is made anew only on request, and its identiti
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -105,7 +106,8 @@ class Home:
                 " with culm init --keep-identities, and sync with a peer that has your logs"
             )
             return f"{self.path} has identities but no store: the store was moved or lost", todo
-        return f"{self.path} is not a Culm home yet", "make one with: culm init"
+        named = "" if self.path == Home.find(None).path else f"--home {shlex.quote(str(self.path))} "
+        return f"{self.path} is not a Culm home yet", f"make one with: culm {named}init"
 
     def check(self) -> None:
         """``ConfigError`` if there is no store."""

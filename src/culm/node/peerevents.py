@@ -16,7 +16,7 @@ class PeerEvent:
 
     - ``"connected"``: the handshake is over, so both sides talk.
     - ``"settled"``: all that this node asked for has come; with ``culm://`` and Culm's ``bushbaby://`` nodes, the peer
-      has what it wanted, too. Once a session.
+      has what it wanted, too. Once a session, unless the peer leaves before. Never with ``negentropy``: nothing comes.
     - ``"lost"``: a connected peer is gone. ``reason`` is empty if it ended the session in order.
     - ``"refused"``: this node does not talk to the peer, or the peer not to this node, for ``reason``.
     - ``"failed"``: no session came about for another ``reason``, such as a peer that is not reached. A contact that is

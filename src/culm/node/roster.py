@@ -8,12 +8,13 @@ when a session ends.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from culm.errors import FeatureRefused
+from culm.errors import CulmError, FeatureRefused
 from culm.node.network.urls import PeerUrl
 from culm.node.peerevents import Kind, PeerEvent
 from culm.node.sessions.session import Session
@@ -27,7 +28,8 @@ class Contact:
     """One session. ``number`` counts all sessions of the node from 1.
 
     ``since`` and ``until`` are seconds since 1970; ``until`` is None while it is open. ``why`` it ended is the text of
-    the error, or empty if the peer ended it in order. ``url`` is what we called; None: the peer called.
+    the error, or empty if the peer ended it in order; ``error`` is the error's class, None also if the node stopped.
+    ``url`` is what we called; None: the peer called.
     """
 
     number: int
@@ -39,6 +41,7 @@ class Contact:
     peer: bytes | None = None
     until: float | None = None
     why: str = ""
+    error: type[BaseException] | None = None
     url: PeerUrl | None = None
     was_connected: bool = False
 
@@ -48,7 +51,8 @@ class Roster:
     """The sessions of one node.
 
     ``troubles`` has each peer that we keep contact with, and why it is not reached (None: no reason known). ``names``
-    has what the configuration calls these peers, which is the name of their sessions. ``recent`` has the sessions that
+    has what the configuration calls these peers, which is the name of their sessions. ``retries`` has when each of them
+    is called next, in seconds since 1970, while the node waits for that. ``recent`` has the sessions that
     ended last, the latest first. ``past`` adds up what went through ended sessions, by scheme; ``begun`` counts all
     sessions, by scheme. ``started`` is in seconds since 1970. ``watchers`` are called with each ``PeerEvent``.
     """
@@ -59,6 +63,7 @@ class Roster:
     listeners: list[PeerUrl] = field(default_factory=list)
     troubles: dict[PeerUrl, str | None] = field(default_factory=dict)
     names: dict[PeerUrl, str] = field(default_factory=dict)
+    retries: dict[PeerUrl, float] = field(default_factory=dict)
     recent: deque[Contact] = field(default_factory=lambda: deque(maxlen=_ENDED_KEPT))
     past: dict[str, SessionStats] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
@@ -89,23 +94,75 @@ class Roster:
         """Note that a session has ended; ``error`` is why, or None if the peer ended it in order."""
         self._tell_of_end(session, error)
         contact = self._open.pop(session)
-        reason = "the node stopped" if isinstance(error, asyncio.CancelledError) else str(error or "")
+        stopped = isinstance(error, asyncio.CancelledError)
+        reason = "the node stopped" if stopped else str(error or "")
         past = self.past.setdefault(session.scheme, SessionStats())
         past.add(session.stats)
         del past.refused[REFUSALS_KEPT:]
-        self.recent.appendleft(replace(contact, peer=session.peer, until=time.time(), why=reason))
+        kind = None if stopped or error is None else type(error)
+        ended = replace(contact, peer=session.peer, until=time.time(), why=reason, error=kind)
+        self.recent.appendleft(ended)
+
+    def waits(self, url: PeerUrl, seconds: float) -> None:
+        """Note that a peer is called next in so many seconds."""
+        self.retries[url] = time.time() + seconds
 
     def _tell_of_end(self, session: Session[Any], error: BaseException | None) -> None:
-        reason = str(error or session.over_because)
-        if isinstance(error, asyncio.CancelledError):
-            reason = "this node closed the connection"
-        if isinstance(error, PeerRefused | FeatureRefused):
-            self.happened(session, "refused", reason)
-        elif self._open[session].was_connected:
-            self.happened(session, "lost", reason)
-        elif not session.over_because:  # Otherwise this node calls again at once, in another dialect.
-            self.happened(session, "failed", reason or "the peer hung up at once")
+        if (end := _end_of(session, error, was_connected=self._open[session].was_connected)) is not None:
+            self.happened(session, *end)
 
     def contacts(self) -> list[Contact]:
         """The open sessions, the oldest first."""
         return [replace(contact, peer=session.peer) for session, contact in self._open.items()]
+
+
+class OneTime:
+    """Tells of syncs and fetches, which are not in the roster. ``tell``: that of the roster."""
+
+    def __init__(self, url: PeerUrl, tell: Callable[..., object] = lambda *_, **__: None) -> None:
+        self._url, self._tell = url, tell
+        self._is_connected = False
+        self._address = ""
+
+    def happened(self, session: Session[Any], kind: Kind, reason: str = "") -> None:
+        """For the context of the session."""
+        self._is_connected |= kind == "connected"
+        self._tell(kind, session.scheme, self._address, reason, self._url, session.peer)
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Tell if the peer is not reached."""
+        try:
+            yield
+        except CulmError as error:
+            kind = "refused" if isinstance(error, PeerRefused) else "failed"
+            self._tell(kind, self._url.scheme, "", str(error), self._url)
+            raise
+
+    @contextmanager
+    def during(self, session: Session[Any], address: str) -> Iterator[None]:
+        """Tell how a session ends that runs inside; ``address`` is HOST:PORT."""
+        self._is_connected, self._address = False, address
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if (end := _end_of(session, error, was_connected=self._is_connected)) is not None:
+                self.happened(session, *end)
+
+
+def _end_of(session: Session[Any], error: BaseException | None, *, was_connected: bool) -> tuple[Kind, str] | None:
+    """What to tell of the end of a session, and why it ended; None: nothing, because another one follows at once."""
+    reason = str(error or session.over_because)
+    if isinstance(error, asyncio.CancelledError):
+        reason = "this node closed the connection"
+    if isinstance(error, PeerRefused | FeatureRefused):
+        return "refused", reason
+    if was_connected:
+        return "lost", reason
+    if session.over_because:  # This node calls again at once, in another dialect.
+        return None
+    return "failed", reason or "the peer hung up at once"

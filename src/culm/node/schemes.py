@@ -26,7 +26,7 @@ class Scheme:
     ``needs_clump``: two nodes talk only if both name the same clump.
     ``asks_by_log``: peers are asked for logs by name, since the protocol cannot list what a peer has.
     ``watches_store``: also a session that is not live is told what other processes write meanwhile.
-    ``in_websocket``: callers are web pages and read only; the session runs inside a WebSocket.
+    ``in_websocket``: the session runs inside a WebSocket, and most callers are web pages, which only read.
     ``blames_address``: an address stands for the peers at it, so that it is refused if one of them breaks the rules.
     Behind a proxy of this machine all callers have one address.
     """
@@ -46,8 +46,8 @@ TABLE = {
     "intervals": Scheme(IntervalSession, asks_by_log=True),
     "proposals": Scheme(ProposalSession, asks_by_log=True),
     "negentropy": Scheme(None),
-    "ws": Scheme(IntervalSession, in_websocket=True, blames_address=False),
-    "wss": Scheme(IntervalSession, in_websocket=True),
+    "ws": Scheme(IntervalSession, asks_by_log=True, in_websocket=True, blames_address=False),
+    "wss": Scheme(IntervalSession, asks_by_log=True, in_websocket=True),
 }
 
 

@@ -46,6 +46,7 @@ from culm.node.network.descriptors import room_for
 from culm.node.network.tls import listening_context
 from culm.node.network.transport import Streams, connect, listen_at, secured
 from culm.node.network.urls import PeerUrl
+from culm.node.network.webaccess import WebFiles
 from culm.node.network.websocket import check_installed, upgraded
 from culm.node.roster import Roster
 from culm.node.schemes import TABLE, scheme_of
@@ -73,12 +74,13 @@ _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to
 _LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
 _TIGHT_SECONDS = 10.0  # After a quota was used up, until the store is summed up again: meanwhile the tally counts.
 _WEIGHED_SECONDS = 3600.0  # Between two such sums if no quota is used up.
-_COLLECTED = 32
-"""Failed sessions after which garbage is collected.
+_FAILED, _SAID_BYTES = 32, 1024 * 1024
+"""Garbage is collected after so many failed sessions, or after sessions whose peers said so much besides payloads.
 
-A traceback and its frame refer to each other, so the buffers and sockets of a failed session stay until garbage is
-collected. A peer that fails again and again would make us keep hundreds of them. Collecting after each failure would
-let the same peer cost us a look at all objects each time.
+The parts of a session refer to each other, and so do a traceback and its frame. So what an ended session remembered
+stays until garbage is collected, and Python does that rarely in a large process. A peer that fails, or names ten
+thousand logs, again and again would make us keep hundreds of megabytes. Collecting after each session would let it cost
+us a look at all objects each time.
 """
 
 
@@ -115,7 +117,8 @@ class NodeService:
         store.receive_in(config.clump, self._own)
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._tls: dict[str, ssl.SSLContext] = {}  # By scheme.
+        self._tls: ssl.SSLContext | None = None  # Of culm:// listeners.
+        self._web: WebFiles | None = None
         self._claims = Claims()
         self._wrong = WrongPayloads()
         self._kept = kept or KeptPeers()
@@ -124,7 +127,7 @@ class NodeService:
         self._bushbaby = Remembered(Dialects(self._kept))
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
-        self._failed = 0  # Sessions that failed since garbage was collected last.
+        self._garbage = 0.0  # What ended sessions have left; garbage is collected when it reaches 1.
         self._tight = asyncio.Event()  # Something was refused because of a quota.
         self._quotas = Quotas(config.quotas, self._own, self._tight.set) if config.quotas else None
         self._take_quotas()
@@ -222,6 +225,11 @@ class NodeService:
             await session.change_policy(narrow(policy))
 
     @property
+    def policy(self) -> Policy:
+        """The choices by which the node asks and shares now, with what peers want if it is a relay."""
+        return self._source.policy
+
+    @property
     def _wanted(self) -> Policy:
         """The operator's choices, with what peers want if the node is a relay."""
         return self.config.policy if self._relay is None else self._relay.policy_for()
@@ -245,13 +253,13 @@ class NodeService:
                 " who they are; remove the listener, or the list"
             )
         if url.is_secure:
-            self._tls["culm"] = self._tls.get("culm") or listening_context(self._identity)
+            self._tls = self._tls or listening_context(self._identity)
             url = replace(url, key=self._identity.public)
         if scheme_of(url).in_websocket:
             check_installed()
             self.config.web.check(url)
-        if url.scheme == "wss":
-            self._tls["wss"] = self.config.web.tls()
+            self._web = self._web or WebFiles(self.config.web)
+            self._tls_of(url)
         server, place = await listen_at(url, partial(self._accept, url))
         self._servers.append(server)
         self.roster.listeners.append(place)
@@ -315,27 +323,32 @@ class NodeService:
 
     async def _serve(self, url: PeerUrl, streams: Streams) -> None:
         writer, scheme = streams[1], scheme_of(url)
-        streams = await self._greet(url, streams)
+        streams, purpose = await self._greet(url, streams)
         paced = self._peering.paced(streams)
         if scheme.session is None:
             await self._compare(url, paced)
         else:
-            session = scheme.session(
-                self._context_of(writer, self.config), paced, Purpose(answers_only=scheme.in_websocket)
-            )
+            session = scheme.session(self._context_of(writer, self.config), paced, purpose)
             await self._run(session, writer, blames=scheme.blames_address)
 
-    async def _greet(self, url: PeerUrl, streams: Streams) -> Streams:
-        """Do the handshakes in front of the protocol with a caller: TLS, WebSocket; the streams inside.
+    def _tls_of(self, url: PeerUrl) -> ssl.SSLContext | None:
+        if url.scheme == "wss" and self._web is not None:
+            return self._web.tls()
+        return self._tls if url.is_secure else None
+
+    async def _greet(self, url: PeerUrl, streams: Streams) -> tuple[Streams, Purpose]:
+        """Do the handshakes in front of the protocol with a caller: TLS, WebSocket; the streams inside, and what for.
 
         Raises ``NetworkError`` if one fails or takes too long. That is no offence: a wrong origin is the fault of a
         page and not of the user at this address.
         """
         writer, seconds = streams[1], self.config.limits.handshake_seconds
         try:
-            if (tls := self._tls.get(url.scheme)) is not None:
+            if (tls := self._tls_of(url)) is not None:
                 await secured(writer, tls, seconds)
-            return await upgraded(streams, self.config.web, seconds) if scheme_of(url).in_websocket else streams
+            if scheme_of(url).in_websocket and self._web is not None:
+                streams, exchanges = await upgraded(streams, self._web.access, seconds)
+                return streams, Purpose(answers_only=not exchanges)
         except NetworkError as error:
             _logger.warning("refused a connection", extra={"peer": place_of(writer), "reason": str(error)})
             self.roster.tell("failed", url.scheme, place_of(writer), str(error))
@@ -343,6 +356,7 @@ class NodeService:
         except asyncio.CancelledError:
             writer.close()
             raise
+        return streams, Purpose()
 
     async def _compare(self, url: PeerUrl, streams: Streams) -> None:
         """Serve a ``negentropy://`` caller until the connection ends."""
@@ -351,12 +365,24 @@ class NodeService:
         moving = TABLE["intervals"].session
         # A program that runs us over stdin and stdout could read the store anyway.
         moves = url.via == "stdio" or any(scheme_of(place) is TABLE["intervals"] for place in self.roster.listeners)
+        is_connected = goes_on = False
+
+        def connected() -> None:
+            nonlocal is_connected
+            is_connected = True
+            self.roster.tell("connected", url.scheme, place, "")
+
+        reason = "this node closed the connection"
         try:
-            goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run()
+            goes_on = await Listening(worker, self.config, streams, budget, moves=moves).run(connected)
+            reason = "" if is_connected else "the peer hung up at once"
         except CulmError as error:
+            reason = str(error)
             _logger.warning("dropped a negentropy caller", extra={"peer": place, "reason": str(error)})
             self._peering.ended(place, address, None, SessionStats(), error)
-            return
+        finally:
+            if not goes_on:
+                self.roster.tell("lost" if is_connected else "failed", url.scheme, place, reason)
         if goes_on and moving is not None:
             await self._run(moving(self._context_of(streams[1], self.config), streams, Purpose()), streams[1])
 
@@ -399,7 +425,7 @@ class NodeService:
         self.sessions[session] = narrow or (lambda policy: policy)
         self.roster.began(session, name, place, url)
         driver = session.driver
-        self._peering.began(lambda: clock() - driver.heard_at, lambda: driver.was_heard)
+        self._peering.began(driver.silence, lambda: driver.was_heard)
         session.name = name
         failure: CulmError | None = None
         try:
@@ -414,10 +440,6 @@ class NodeService:
             else:
                 _logger.info("the peer ended the session", extra={"peer": name})
         finally:
-            self._failed += failure is not None
-            if self._failed >= _COLLECTED:
-                self._failed = 0
-                self.config.surroundings.collect()
             self.sessions.pop(session, None)
             if self._relay is not None:
                 self._relay.leave(session)
@@ -425,6 +447,14 @@ class NodeService:
             self._peering.ended(name, address, session.proved, session.stats, failure)
             if isinstance(failure, PayloadDamaged):
                 await self.healing.drop(failure)
+            self._left_garbage(session.stats, failed=failure is not None)
+
+    def _left_garbage(self, stats: SessionStats, *, failed: bool) -> None:
+        """A session has ended, and what it remembered is garbage."""
+        self._garbage += failed / _FAILED + (stats.bytes_received - stats.payload_bytes) / _SAID_BYTES
+        if self._garbage >= 1:
+            self._garbage = 0.0
+            self.config.surroundings.collect()
 
     async def _keep_contact(
         self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None
@@ -443,14 +473,16 @@ class NodeService:
             await self._penalty_over(url, address)
             session: Session[Any] | None = None
             try:
-                streams = await (dial or connect)(url)
+                streams = await (dial(url) if dial else connect(url, peer.token_file))
                 address = address_of(streams[1]) or address
                 if self._peering.refused_for(address, url.key):  # Of a name the address is known only now.
                     streams[1].close()
                     continue
                 self.roster.troubles[url] = None
                 session = await self._calling(url, self._peering.paced(streams, peer), narrow, how)
-                await self._run(session, streams[1], peer.name, narrow, url)
+                # Behind a WebSocket's address, or the proxy's, there are often others.
+                blames = not scheme_of(url).in_websocket
+                await self._run(session, streams[1], peer.name, narrow, url, blames=blames)
                 wait = 0.0 if session.over_because else backoff.jittered(config.interval)
             except CulmError as error:
                 self.roster.troubles[url] = str(error)
@@ -465,7 +497,9 @@ class NodeService:
                 wait = backoff.failed()
             else:
                 backoff.succeeded()
+            self.roster.waits(url, wait)
             await asyncio.sleep(wait)
+            self.roster.retries.pop(url, None)
 
     async def _penalty_over(self, url: PeerUrl, address: str) -> None:
         """Wait until the penalty of a peer is over, which may have begun before this node was started, or is lifted."""

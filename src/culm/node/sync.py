@@ -17,6 +17,7 @@ from culm.node.config import NodeConfig
 from culm.node.held import HeldByPeers
 from culm.node.network.transport import connect
 from culm.node.network.urls import PeerUrl
+from culm.node.roster import OneTime
 from culm.node.schemes import scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import SessionStats
@@ -57,20 +58,21 @@ async def sync(
     purpose: Purpose = _ONCE,
     progress: Callable[[SessionStats], None] = lambda _: None,
     *,
-    dial: Callable[[PeerUrl], Awaitable[Streams]] = connect,
+    dial: Callable[[PeerUrl], Awaitable[Streams]] | None = None,
     kept: KeptPeers | None = None,
     held: HeldByPeers | None = None,
+    tell: Callable[..., object] = lambda *_, **__: None,
 ) -> SyncSummary:
     """Exchange with a peer, by the protocol of its address, everything both sides are willing to.
 
     ``identity`` is needed only where the protocol proves who we are. ``purpose`` says what to ask for, where the
     protocol asks by log, and whether to stay for what is new until cancelled. ``progress`` is called several times a
-    second. ``dial`` opens a connection. ``NetworkError`` if it breaks off before everything was exchanged. A connection
-    that has carried all the messages it may is followed by another one.
+    second. ``dial`` opens a connection in another way than usual. ``NetworkError`` if it breaks off before everything
+    was exchanged. A connection that has carried all the messages it may is followed by another one.
 
     ``kept`` is what is known of peers. A session that went well is noted there, and the dialect that was heard. No
     penalty is asked for or given, because the user has named this peer and sees the error. ``held`` notes what the peer
-    holds of the identity's logs.
+    holds of the identity's logs. ``tell`` hears what happens, as ``Roster.tell`` of a node does.
     """
     started = clock()
     summary = SyncSummary()
@@ -82,8 +84,8 @@ async def sync(
     kept = kept or KeptPeers()
     peering = Peering(config, kept=kept)
     remembered = Remembered(Dialects(kept))
-    policed, held = replace(config, policy=source.policy), held or HeldByPeers()
-    context = Context(identity, policed, worker, source, bushbaby=remembered, held=held)
+    policed, held, told = replace(config, policy=source.policy), held or HeldByPeers(), OneTime(url, tell)
+    context = Context(identity, policed, worker, source, bushbaby=remembered, held=held, happened=told.happened)
     purpose = replace(purpose, called=True, key=url.key)
     is_watched = purpose.is_live or scheme.watches_store
     is_over = False
@@ -91,11 +93,13 @@ async def sync(
         kept.exchange()
         async with folding(worker):
             while not is_over:
-                streams = await dial(url)
+                with told.calling():
+                    streams = await (dial(url) if dial else connect(url, config.for_peer(url)[1].token_file))
                 address, at = address_of(streams[1]), replace(context, address=place_of(streams[1]))
                 session = scheme.session(at, peering.paced(streams, config.for_peer(url)[1]), purpose)
                 async with beside(watch_changes(worker, session.store_changed)) if is_watched else nullcontext():
-                    is_over = await _until_over(session, worker, summary, progress)
+                    with told.during(session, at.address):
+                        is_over = await _until_over(session, worker, summary, progress)
                 summary.add(session.stats)
                 if not session.stats.offences:
                     peering.went_well(address, session.proved, session.stats)

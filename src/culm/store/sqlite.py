@@ -31,6 +31,7 @@ from culm.store.append import Draft
 from culm.store.confirming import Confirmations
 from culm.store.database import LOCK_TIMEOUT, Database
 from culm.store.entries import EntryQueries, find_entry
+from culm.store.gaps import Gaps
 from culm.store.logs import LogQueries
 from culm.store.logview import LogView, Received
 from culm.store.lookup import Lookup
@@ -43,7 +44,7 @@ from culm.store.records.views import RecordSets
 from culm.store.rows import COUNT, next_change, next_entry_id, the_row
 from culm.store.schema import IS_WAITING, PayloadState
 from culm.store.survey import Survey
-from culm.store.values import ImportReport, StoredEntry, VerifyReport
+from culm.store.values import ImportReport, LogSummary, StoredEntry, VerifyReport
 from culm.types import Buffer, Log
 
 Item = tuple[Entry, Buffer | None]
@@ -63,6 +64,10 @@ class ReadableStore(Confirmations, EntryQueries, LogQueries, NewsQueries, Proven
     def lookup(self, log: Log) -> Lookup:
         """Small questions about one log."""
         return Lookup(self._database, log)
+
+    def gaps(self, line: LogSummary) -> Gaps:
+        """What a log lacks, and why."""
+        return Gaps(self._database, line)
 
     def survey(self) -> Survey:
         """Questions about all logs, for people to look at."""

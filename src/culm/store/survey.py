@@ -180,6 +180,11 @@ class Survey:
         _, found = self.logs(authors=(log[0], log[0]), log_id=log[1])
         return found[0] if found else None
 
+    def file_bytes(self) -> int:
+        """The bytes of payloads that lie in files of their own. Reads a row for each of them."""
+        query = "SELECT coalesce(sum(payload_held), 0) FROM payload_files JOIN entries ON entries.id = entry"
+        return int(self._database.read(query, (), COUNT)[0][0])
+
     # -- one log -----------------------------------------------------------------------------------------------
 
     def cells(self, line: LogSummary, spans: Sequence[Run]) -> list[Cell]:

@@ -125,7 +125,7 @@ def test_wrong_calls(culm: Culm, key: bytes) -> None:
     for arguments, code, why in (
         (("--log", f"{author}/2"), 1, f"the store has no entries of {author}/2, so an invitation to it would be empty"),
         (("--name", "a b"), 2, "'a b' cannot be a name in an invitation"),
-        (("--address", "intervals://a:1"), 2, "'intervals://a:1': this cannot be done by intervals"),
+        (("--address", "intervals://a:1"), 2, "'intervals://a:1': intervals cannot do this"),
         (("--address", "A_\N{SNOWMAN}:1"), 2, "cannot be an address in an invitation"),
         (("--log", "alice/1"), 2, "'alice' is neither an author (43 base62 characters, or 64 hex digits) nor a name"),
     ):

@@ -55,7 +55,10 @@ def test_wrong_calls(culm: Culm, alice: str) -> None:
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
         assert why in done.err
     assert [row["name"] for row in culm("name", "--json").json] == ["alice"]
-    assert "is not a Culm home yet" in culm.at("nowhere")("name", OTHER, "bob").err
+    nowhere = culm.at("nowhere")
+    assert (
+        f"is not a Culm home yet; make one with: culm --home {nowhere.home} init" in nowhere("name", OTHER, "bob").err
+    )
     assert not culm.at("nowhere").home.exists()
 
 
@@ -151,3 +154,13 @@ def test_a_backup_has_the_names(culm: Culm) -> None:
     assert restored("restore", target).code == 0
     assert restored("name", "--json").json == culm("name", "--json").json
     assert (restored.home / "names.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_peer_of_the_configuration(culm: Culm, alice: str) -> None:
+    """A peer is called by the name that the configuration gives it, whatever its protocol, before names of keys."""
+    for url in ("intervals://127.0.0.1:1", "ws://127.0.0.1:1", f"culm://{alice}@127.0.0.1:1"):
+        (culm.home / "culm.toml").write_text(f'[[peers]]\nurl = "{url}"\nname = "alice"\n')
+        done = culm("sync", "alice", f"{alice}/1") if "culm" not in url else culm("sync", "alice")
+        assert (done.code, f"cannot reach {url}" in done.err) == (3, True)
+    (culm.home / "culm.toml").write_text('[[peers]]\nurl = "bushbaby://127.0.0.1:1"\nname = "alice"\n')
+    assert "bushbaby cannot do this" in culm("fetch", "alice", f"{alice}/1/1").err

@@ -54,6 +54,9 @@ def test_a_reader_and_a_carrier(culm: Culm, bob: Culm) -> None:
         == done.err
     )
     assert "0 invalid; 1 payload;" in carol("verify").out
+    assert [True, True] == [home("show", place, "--json").json["sealed"] for home in (culm, carol)]
+    culm("append", 1, "--text", "for all")
+    assert culm("show", f"{key(culm)}/1/2").out.splitlines()[-1].split() == ["sealed", "False"]
 
 
 def test_a_group_whose_list_changes(culm: Culm, bob: Culm) -> None:

@@ -513,7 +513,7 @@ def test_wrong_addresses(text: str, message: str) -> None:
 
 
 def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
-    """After some sessions that failed, and not after each, what only refers to itself goes."""
+    """After some sessions that failed, or whose peers said much, and not after each, what refers to itself goes."""
     collected: list[int] = []
     surroundings = replace(SURROUNDINGS, collect=lambda: collected.append(1))
     limits = replace(CONFIG.limits, penalty_seconds=0.0)
@@ -526,13 +526,16 @@ def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
         await asyncio.sleep(0.1)  # The node notes how the session has ended.
         return len(collected)
 
-    async def main() -> list[int]:
+    async def main() -> tuple[list[int], list[int]]:
         at = PeerUrl.parse("intervals://127.0.0.1:0", may_be_zero=True)
         async with serving(parties[0], config, at=at) as url:
-            return [await call(url, b"\xff" * 100 if number < 64 else b"") for number in range(70)]
+            failing = [await call(url, b"\xff" * 100 if number < 64 else b"") for number in range(70)]
+            collected.clear()
+            return failing, [await call(url, b"\xc0\x00" * 150_000) for _ in range(5)]  # grants of no bytes
 
-    counts = run(main)
-    assert [counts.index(1), counts.index(2), counts[-1]] == [31, 63, 2]
+    failing, talking = run(main)
+    assert [failing.index(1), failing.index(2), failing[-1]] == [31, 63, 2]
+    assert talking == [0, 0, 0, 1, 1]
 
 
 def test_lost_when_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,6 +271,27 @@ def test_a_neighbour_that_moved(parties: list[Party]) -> None:
     run(main)
 
 
+def test_a_neighbour_that_never_stays(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that announces a key here and there, again and again, gets a call now and then, not one each time."""
+    alice, _ = smaller_first(parties)
+    called: list[Sequence[PeerUrl]] = []
+
+    async def dial(urls: Sequence[PeerUrl]) -> Any:
+        called.append(urls)
+        raise NetworkError("nobody answers")
+
+    async def main() -> None:
+        air = Air()
+        async with finding(alice, air):
+            for at in range(200):
+                air.say("member", by_member(b"\xff" * 32, port=9 + at % 2))
+                await asyncio.sleep(0.1)
+
+    monkeypatch.setattr("culm.node.lan.finding.connect_any", dial)
+    run(main, patience=100)
+    assert 4 <= len(called) <= 20
+
+
 def test_a_network_that_comes_later(parties: list[Party]) -> None:
     """Without a network the node runs, and is found when there is one."""
     alice = parties[0]

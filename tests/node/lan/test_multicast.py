@@ -9,6 +9,7 @@ import asyncio
 import socket
 import sys
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 import pytest
 from zeroconf import Error, Zeroconf
@@ -22,6 +23,7 @@ from culm.node.lan.multicast import (
     SERVICE,
     Gate,
     Multicast,
+    Rates,
     addresses_of,
     announced_in,
     check_installed,
@@ -33,8 +35,21 @@ from culm.wire.announcement import MAX_BYTES
 from tests.node.links import run_really
 from tests.patience import PATIENCE
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # A question for PTR records of the service (RFC 1035, section 4.1): id, flags, counts; name, type, class.
-QUESTION = bytes.fromhex("0000 0000 0001 0000 0000 0000") + b"\x05_culm\x04_tcp\x05local\x00" + b"\x00\x0c\x00\x01"
+NAME = b"\x05_culm\x04_tcp\x05local\x00"
+QUESTION = bytes.fromhex("0000 0000 0001 0000 0000 0000") + NAME + b"\x00\x0c\x00\x01"
+
+
+def answer(*records: tuple[bytes, int, bytes]) -> bytes:
+    """An answer of these records: name, type, data. A name can point at the first one, by C0 0C."""
+    head = bytes.fromhex("0000 8400 0000") + len(records).to_bytes(2, "big") + bytes(4)
+    return head + b"".join(
+        name + kind.to_bytes(2, "big") + b"\x00\x01\x00\x00\x11\x94" + len(data).to_bytes(2, "big") + data
+        for name, kind, data in records
+    )
 
 
 class Behind:
@@ -55,10 +70,15 @@ class Behind:
     connection_lost = error_received
 
 
+def gate_before(behind: Behind, clock: Callable[[], float] = lambda: 0.0) -> Gate:
+    """A gate that hands on no answers."""
+    return Gate(behind, Rates(clock), lambda _: False)
+
+
 def test_what_the_gate_drops() -> None:
     """Datagrams of other services, and large ones, are not parsed; names mean the same in capital letters."""
     behind = Behind()
-    gate = Gate(behind, lambda: 0.0)
+    gate = gate_before(behind)
     for data in (QUESTION.replace(b"_culm", b"_http"), b"", QUESTION + bytes(MAX_DATAGRAM)):
         gate.datagram_received(data, ("10.0.0.1", 5353))
     assert behind.senders == []
@@ -70,7 +90,7 @@ def test_what_the_gate_drops() -> None:
 def test_a_flood_of_one_sender() -> None:
     """A sender that floods the network is let through a bounded number of times; another one is heard meanwhile."""
     now, behind = 0.0, Behind()
-    gate = Gate(behind, lambda: now)
+    gate = gate_before(behind, lambda: now)
     for _ in range(10_000):
         gate.datagram_received(QUESTION, ("10.0.0.1", 5353))
     gate.datagram_received(QUESTION, ("10.0.0.2", 5353))
@@ -84,16 +104,41 @@ def test_a_flood_of_one_sender() -> None:
 def test_a_flood_of_many_senders() -> None:
     """Senders can be invented, so all together are let through a bounded number of times, too."""
     behind = Behind()
-    gate = Gate(behind, lambda: 0.0)
+    gate = gate_before(behind)
     for at in range(10_000):
         gate.datagram_received(QUESTION, (f"10.0.{at // 250}.{at % 250}", 5353))
     assert len(behind.senders) == A_MINUTE
 
 
+def test_a_flood_at_several_sockets() -> None:
+    """A sender that writes to each address of this machine is let through as often as one that writes to one."""
+    rates, behind = Rates(lambda: 0.0), Behind()
+    gates = [Gate(behind, rates, lambda _: False) for _ in range(3)]
+    for at in range(10_000):
+        gates[at % 3].datagram_received(QUESTION, ("10.0.0.1", 5353))
+    assert len(behind.senders) == A_MINUTE_EACH
+
+
+def test_answers() -> None:
+    """An answer is read at the gate, and the receiver gets it only if it needs it."""
+    behind, read = Behind(), list[bytes]()
+    ours, others = answer((NAME, 12, b"\x01a\xc0\x0c")), answer((NAME, 12, b"\x01b\xc0\x0c"))
+
+    def answered(data: bytes) -> bool:
+        read.append(data)
+        return data == ours
+
+    gate = Gate(behind, Rates(lambda: 0.0), answered)
+    for data in (ours, others, QUESTION):
+        gate.datagram_received(data, ("10.0.0.1", 5353))
+    assert read == [ours, others]
+    assert len(behind.senders) == 2
+
+
 def test_the_gate_hands_on_the_end() -> None:
     """The receiver learns of errors and of the end."""
     behind, error = Behind(), OSError()
-    gate = Gate(behind, lambda: 0.0)
+    gate = gate_before(behind)
     gate.error_received(error)
     gate.connection_lost(None)
     assert behind.others == [error, None]
@@ -207,6 +252,43 @@ def test_on_the_loopback() -> None:
         if multicast_works():
             raise
         pytest.skip(f"this machine has no multicast on its loopback: {error}")
+
+
+def test_what_is_kept_of_answers() -> None:
+    """Of all that is heard only this node's own records are kept, however many names and addresses strangers invent.
+
+    A library that keeps them looks through all addresses of a name for each one that comes: 40 ms for a datagram.
+    """
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def main() -> None:
+        speaking = Multicast(heard.put_nowait)
+        try:
+            await speaking.open(["127.0.0.1"])
+            await speaking.announce(b"ours", [(ip_address("127.0.0.1"), 7801)])
+            zeroconf = speaking._zeroconf.zeroconf
+            gate = zeroconf.engine.readers[0].transport.get_protocol()
+            async with asyncio.timeout(PATIENCE):
+                while not (own := set(zeroconf.cache.names())):  # The echo of what was announced.
+                    await heard.get()
+            for number in range(A_MINUTE_EACH // 2):
+                name = b"\x04%04x\xc0\x0c" % number
+                addresses = [
+                    (NAME if not at else b"\xc0\x0c", 28, (number << 8 | at).to_bytes(16, "big")) for at in range(100)
+                ]
+                gate.datagram_received(
+                    answer(*addresses, (b"\xc0\x0c", 12, name), (name, 16, b"\x06culm=a")), ("10.0.0.1", 5353)
+                )
+            assert set(zeroconf.cache.names()) == own
+            assert len(own) > 1
+            assert sum(len(zeroconf.cache.entries_with_name(name)) for name in own) < 10
+        finally:
+            await speaking.close()
+
+    if not multicast_works():
+        pytest.skip("this machine has no multicast on its loopback")
+    run_really(main)
+    assert b"a" in [heard.get_nowait() for _ in range(heard.qsize())]
 
 
 def multicast_works() -> bool:

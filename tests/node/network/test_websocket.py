@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.errors import ConfigError, NetworkError
+from culm.errors import ConfigError
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.network.webaccess import WebAccess
 from culm.node.service import NodeService
@@ -457,8 +457,6 @@ def test_where_a_node_listens(party: Party) -> None:
         run(lambda: listen(PeerUrl("wss", HERE, 0)))
     with pytest.raises(ConfigError, match="not with ws"):
         PeerUrl.parse("ws+unix:/tmp/socket", schemes=LISTENER_SCHEMES, may_be_zero=True)
-    with pytest.raises(ConfigError, match="cannot be done by ws"):
-        PeerUrl.parse("ws://127.0.0.1:80")
 
 
 def test_without_the_library(party: Party, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,7 +519,124 @@ def test_a_refusal_is_a_line(party: Party, caplog: pytest.LogCaptureFixture) -> 
     assert "guessed" not in caplog.text
 
 
-def test_it_is_no_address_to_call() -> None:
-    """A node has no WebSocket of its own to call with."""
-    with pytest.raises((ConfigError, NetworkError)):
-        PeerUrl.parse("wss://127.0.0.1:443")
+# -- files that change -------------------------------------------------------------------------------------------------
+
+
+def reads(party: Party, tokens: list[str], change: Callable[[], None], access: WebAccess) -> list[bool]:
+    """Whether a reader with each of these tokens is let in, before and after a change."""
+
+    async def shows(url: PeerUrl, token: str) -> bool:
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        head = await opened(reader, writer, Sec_WebSocket_Protocol=f"culm-intervals, culm-token.{token}")
+        writer.close()
+        return head.startswith(OPEN.encode())
+
+    async def main() -> list[bool]:
+        async with listening(party, access) as (_, url):
+            before = [await shows(url, token) for token in tokens]
+            change()
+            return before + [await shows(url, token) for token in tokens]
+
+    found: list[bool] = run(main)
+    return found
+
+
+def private(file: Path, text: str) -> Path:
+    """A file that only its owner can read."""
+    file.touch(mode=0o600)
+    file.write_text(text)
+    return file
+
+
+def test_tokens_that_change(party: Party, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A token that is taken out of the file, or put in, counts from the next caller on; no token is in the log."""
+    file = private(tmp_path / "tokens", "the-first-token-of-two\n")
+    access = WebAccess.of((PAGE,), str(file), None, None)
+    tokens = ["the-first-token-of-two", "the-second-token-of-two"]
+
+    def change() -> None:
+        private(file, tokens[1])
+
+    assert reads(party, tokens, change, access) == [True, False, False, True]
+    assert "token-of-two" not in caplog.text
+
+
+@pytest.mark.parametrize("wrong", ["missing", "empty", "short", "open"])
+def test_tokens_that_cannot_be_used(party: Party, tmp_path: Path, wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that is missing or wrong opens nothing: the tokens that were there before count, and the log says why."""
+    file = private(tmp_path / "tokens", TOKEN)
+    access = WebAccess.of((PAGE,), str(file), None, None)
+
+    def change() -> None:
+        match wrong:
+            case "missing":
+                file.unlink()
+            case "empty":
+                file.write_text("\n")
+            case "short":
+                file.write_text("short")
+            case _:
+                file.write_text(TOKEN + "\n")
+                file.chmod(0o644)
+
+    assert reads(party, [TOKEN, ""], change, access) == [True, False, True, False]
+    assert len(re.findall("goes on with what it read before", caplog.text)) == 1
+
+
+def shown_by(party: Party, access: WebAccess, *changes: Callable[[], None]) -> list[bytes]:
+    """The certificate that a ``wss://`` listener shows, at first and after each change."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    async def shown(url: PeerUrl) -> bytes:
+        _, writer = await asyncio.open_connection(url.host, url.port, ssl=context)
+        found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return found
+
+    async def main() -> list[bytes]:
+        async with listening(party, access, "wss") as (_, url):
+            found = [await shown(url)]
+            for change in changes:
+                change()
+                found.append(await shown(url))
+            return found
+
+    found: list[bytes] = run_really(main)
+    return found
+
+
+@pytest.mark.slow
+def test_a_renewed_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A certificate that was renewed is shown to the next caller.
+
+    Between the two files of the pair the old one is: a certificate without its key, or a file that is written in
+    pieces, stops nothing. Links to other files, as certbot has them, are followed.
+    """
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        certified(folder)
+    certificate, secret = tmp_path / "fullchain.pem", tmp_path / "privkey.pem"
+    certificate.symlink_to(old / "certificate.pem")
+    secret.symlink_to(old / "key.pem")
+
+    def replace_by(link: Path, file: Path) -> None:
+        link.unlink()
+        link.symlink_to(file)
+
+    def cut_off() -> None:
+        (old / "key.pem").write_bytes((old / "key.pem").read_bytes()[:50])
+
+    party = Party(tmp_path, 1)
+    found = shown_by(
+        party,
+        replace(ACCESS, certificate=certificate, key=secret),
+        cut_off,
+        lambda: replace_by(certificate, new / "certificate.pem"),
+        lambda: replace_by(secret, new / "key.pem"),
+    )
+    party.close()
+    first, last = (ssl.PEM_cert_to_DER_cert((folder / "certificate.pem").read_text()) for folder in (old, new))
+    assert found == [first, first, first, last]
+    assert len(re.findall("goes on with what it read before", caplog.text)) == 2

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from contextvars import Context
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -15,6 +18,7 @@ from culm.node.sessions.stats import PeerSilent, SessionStats
 from culm.node.sharing.rates import unsent
 from culm.node.storage.worker import Computing
 from culm.node.surroundings import clock
+from culm.testing.simulation.loop import HOST
 from culm.wire.connection import UNLIMITED
 from tests.node.links import SURROUNDINGS, run, stream_pair
 from tests.node.peers import until
@@ -22,6 +26,7 @@ from tests.node.peers import until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from culm.testing.simulation.host import Host
     from culm.types import Buffer
 
 LIMITS = NodeLimits(handshake_seconds=5, idle_seconds=20, keepalive_seconds=4, settle_seconds=3)
@@ -109,11 +114,18 @@ class Listening(Speaker[int]):
         self.told.append("flush")
 
 
-async def driven(talk: Callable[[Listening, Driver[int], Any], Any]) -> tuple[Listening, CulmError | None]:
-    """Run a driver while a test is its peer; the speaker, and why the session ended, None if the test ended it."""
+async def driven(
+    talk: Callable[[Listening, Driver[int], Any], Any],
+    kind: type[Listening] = Listening,
+    spent: Callable[[], float] = SURROUNDINGS.spent,
+) -> tuple[Listening, CulmError | None]:
+    """Run a driver while a test is its peer; the speaker, and why the session ended, None if the test ended it.
+
+    ``spent``: the seconds that a thread has computed.
+    """
     near, far = await stream_pair()
-    speaker = Listening(near[1])
-    computing = Computing(SURROUNDINGS)
+    speaker = kind(near[1])
+    computing = Computing(replace(SURROUNDINGS, spent=spent))
     driver = Driver(speaker, near, computing.share())
     task = asyncio.create_task(driver.run())
     talking = asyncio.create_task(talk(speaker, driver, far))
@@ -166,6 +178,74 @@ def test_what_is_a_sign_of_life(whole: bool, lives: bool) -> None:
     _, ended = run(lambda: driven(talk))
     assert lives is (ended is None), ended
     assert lives or isinstance(ended, PeerSilent)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_peer_is_not_silent_while_what_it_said_is_dealt_with(*, whole: bool) -> None:
+    """A node that is slow does not take the time it needs for a chunk for the peer's silence, nor count it later."""
+
+    class Slow(Listening):
+        hears_whole_messages = whole
+
+        async def handle(self, events: list[int]) -> None:
+            await asyncio.sleep(1.5 * LIMITS.idle_seconds)
+            await super().handle(events)
+
+    silent = []
+
+    async def say_no_more(speaker: Listening, driver: Driver[int], far: Any) -> None:
+        far[1].write(b"abc")
+        await until(lambda: bool(speaker.heard))
+        silent.append(driver.silence())
+        await asyncio.sleep(0.8 * LIMITS.idle_seconds)  # for less than a peer may
+        silent.append(driver.silence())
+        await asyncio.sleep(0.4 * LIMITS.idle_seconds)
+
+    speaker, ended = run(lambda: driven(say_no_more, Slow))
+    assert bytes(speaker.heard) == b"abc"
+    assert silent == pytest.approx([0, 0.8 * LIMITS.idle_seconds], abs=1)
+    assert isinstance(ended, PeerSilent)
+
+
+@pytest.mark.parametrize("cost", [0.5, 0.1])
+def test_a_chunk_that_makes_ever_more_work_is_not_dealt_with_for_ever(cost: float) -> None:
+    """What a chunk costs in computing counts as its sender's silence: a bomb ends when its sender would have to speak.
+
+    Waiting for the disk or for other peers does not count: each step takes a second, and ``cost`` of it is computing.
+    """
+    ticks = count()
+
+    class Endless(Listening):
+        async def make_room(self) -> None:
+            self.connection.has_more = True
+            self.told.append("step")
+            await asyncio.sleep(1)
+
+    async def throw(_speaker: Listening, _driver: Driver[int], far: Any) -> None:
+        far[1].write(b"b")
+        await asyncio.sleep(100 * LIMITS.idle_seconds)
+
+    # The clock of a thread is read at the beginning and the end of a turn, and of the parsing in it.
+    speaker, ended = run(lambda: driven(throw, Endless, lambda: next(ticks) * cost), patience=1000)
+    assert isinstance(ended, PeerSilent)
+    assert speaker.told.count("step") == pytest.approx(LIMITS.idle_seconds / cost, abs=3)
+
+
+def test_time_in_which_the_node_was_held_up_is_nobodys_silence() -> None:
+    """A node whose machine stood still does not find all its peers silent when it goes on."""
+    silent = []
+
+    async def talk(_speaker: Listening, driver: Driver[int], _far: Any) -> None:
+        await asyncio.sleep(0.6 * LIMITS.idle_seconds)
+        machine = cast("Host", HOST.get())
+        machine.freeze()
+        Context().run(asyncio.get_running_loop().call_later, 3 * LIMITS.idle_seconds, machine.thaw)
+        await asyncio.sleep(0.1 * LIMITS.idle_seconds)  # which are over when it goes on
+        silent.append(driver.silence())
+
+    _, ended = run(lambda: driven(talk), patience=1000)
+    assert ended is None
+    assert silent == pytest.approx([0.6 * LIMITS.idle_seconds], abs=1)
 
 
 def test_a_peer_that_does_not_read_is_not_read_from_without_end() -> None:

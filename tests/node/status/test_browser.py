@@ -21,15 +21,23 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from culm.bamboo import Identity, certificate_pool
+from culm.bamboo import Identity, certificate_pool, path
+from culm.errors import PayloadDamaged
 from culm.node.home import Home
+from culm.node.interests.missing import EVERYTHING
+from culm.node.interests.policy import Policy
+from culm.node.names import Name, Names
+from culm.ranges import Range, RangeSet
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 from culm.wire.places import author_text
 from tests.cli.culm import start
+from tests.store.damage import flip
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from culm.types import Log
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 pytestmark = [
@@ -60,8 +68,27 @@ def hostile(log_id: int) -> LogBuilder:
     return log
 
 
+def fill_with_gaps(store: SQLiteStore) -> None:
+    """A log that is followed from entry 31 on, with a gap of each kind; the store has no other log yet."""
+    log = build_log(60, seed=50, log_id=6)
+    held = {*path(31, 1), *range(31, 39), *range(40, 61)}
+    store.add([(entry, None if entry.seq == 45 else payload) for entry, payload in log.items() if entry.seq in held])
+    store.forget(log.entries[40].place)
+    flip(store.path, 43)
+    assert store.drop_damaged(PayloadDamaged("a test", log.entries[42].place, log.entries[42].hash, None))
+
+
+def follow(home: Home, authors: set[bytes]) -> None:
+    """Follow some authors, and one log from entry 31 on."""
+    interests: dict[bytes | Log, RangeSet] = dict.fromkeys(authors, EVERYTHING)
+    interests[KINDS.identity.public, 6] = RangeSet([Range(31)])
+    home.policy_file.save(b"screenshots", Policy(interests=interests))
+    home.names_file.save(Names({KINDS.identity.public: Name("buoy-7"), GAPPY.identity.public: Name("ana", True)}))
+
+
 def fill(store: SQLiteStore) -> None:
     """What the pictures show."""
+    fill_with_gaps(store)
     store.add(build_log(121, seed=11, log_id=1).items())
     long = build_log(1200, seed=12, log_id=7)
     store.add(
@@ -93,6 +120,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with SQLiteStore(folder / "node" / "store.db") as store, SQLiteStore(folder / "peer" / "store.db") as peer:
         fill(store)
         peer.add(build_log(40, seed=30, log_id=4).items())
+        follow(Home(folder / "node"), {line.author for kept in (store, peer) for line in kept.logs()})
         nobody = ("--peer", "intervals://127.0.0.1:1")
         listen = ("--clump", "screenshots", "--listen", "bushbaby://127.0.0.1:0", "--listen", "intervals://127.0.0.1:0")
         with start(folder / "node", "serve", "--http", "127.0.0.1:0", *listen, *nobody) as serving:
@@ -214,6 +242,7 @@ def place_of(log: LogBuilder, seq: int | None = None) -> str:
 
 
 LONG, GAPPY, FORKED = build_log(1, seed=12, log_id=7), build_log(1, seed=13, log_id=2), build_log(1, seed=14, log_id=9)
+KINDS = build_log(1, seed=50, log_id=6)
 
 
 def test_the_first_look(node: Running, browser: Browser) -> None:
@@ -269,6 +298,49 @@ def test_a_log_its_coverage_and_its_links(node: Running, browser: Browser) -> No
     assert "is not complete" in browser.text(".facts")
     assert browser.all(".link.pool")
     browser.shows("13", ".chips")
+
+
+def test_four_kinds_of_gaps(node: Running, browser: Browser) -> None:
+    """Missing, not asked for, forgotten and damaged are four things: in words, in cells, and in the log's badges."""
+    browser.open(node, place_of(KINDS, 39))
+    browser.shows("Missing: it is asked for and has not come yet")
+    labels = [cell.get_attribute("aria-label") for cell in browser.all(".field .cell")]
+    for seq, words in {
+        2: "not asked for",
+        39: "missing: asked for, but not here",
+        41: "payload forgotten: deleted here on purpose",
+        43: "payload damaged on this disk: asked for again",
+        45: "missing: asked for, but not here",
+    }.items():
+        assert labels[seq - 1].endswith(words), labels[seq - 1]
+    badges = browser.text(".badges")
+    for words in (
+        "1 payload damaged",
+        "1 entry missing",
+        "1 payload missing",
+        "entries not asked for",
+        "1 payload forgotten",
+    ):
+        assert words in badges
+    assert "31.., because this log is followed" in browser.text(".rule")
+
+
+def test_cells_are_drawn_as_their_legend_says(node: Running, browser: Browser) -> None:
+    """What stands in the strip of a fork, or of a gap, has the shapes that the legend shows for it."""
+    browser.open(node, "#/logs")
+    browser.until(lambda: browser.all(".row:not(.head)"))
+    shapes = "return Object.fromEntries([...document.querySelectorAll('.legend li')].map((item) =>"
+    shapes += " [item.dataset.letter, [...item.querySelectorAll('svg > *')].map((one) => one.getAttribute('class'))]))"
+    legend = browser.run(shapes)
+    assert ["k-invalid", "cross"] == legend["x"]
+    assert len(legend) == len({tuple(found) for found in legend.values()}), "no two look the same"
+    for log, letters in ((FORKED, "fx"), (KINDS, "fmugd")):
+        row = f".row[href^='{place_of(log)}'] .strip"
+        drawn = set(
+            browser.run(f"return [...document.querySelectorAll(\"{row} > *\")].map((one) => one.getAttribute('class'))")
+        )
+        for letter in letters:
+            assert set(legend[letter]) <= drawn, letter
 
 
 def test_the_keyboard_is_enough(node: Running, browser: Browser) -> None:
@@ -332,6 +404,52 @@ def test_news_arrive_by_themselves(node: Running, browser: Browser) -> None:
     browser.until(lambda: browser.text(".tile:nth-child(2) dd") != count)
 
 
+def test_peers_say_when_they_are_called_again(node: Running, browser: Browser) -> None:
+    """A peer that cannot be reached counts down to the next call, and keys and addresses can be copied."""
+    browser.open(node, "#/peers")
+    browser.shows("retry in", ".plain")
+    assert re.search(r"retry in \d+ (s|min)", browser.text(".plain"))
+    what = [button.get_attribute("aria-label") for button in browser.all(".panel button")]
+    assert "Copy the address intervals://127.0.0.1:1" in what
+    assert "Copy the peer's key" in what
+    browser.click(".panel button")
+    browser.until(lambda: {"Copied", "Copying failed"} & {button.text for button in browser.all(".panel button")})
+
+
+def test_problems_say_what_to_do(node: Running, browser: Browser) -> None:
+    """A damaged payload, and a peer out of reach, stand there with what to do; the tab counts them."""
+    browser.open(node, "#/problems")
+    browser.shows("not connected")
+    assert "buoy-7" in browser.text(".problems")
+    todo = [element.text for element in browser.all(".problem .todo")]
+    assert any("sync with a peer that has it" in text for text in todo)
+    assert any("check that the peer is running" in text for text in todo)
+    assert int(browser.text("nav a[data-key=problems] .count")) >= 2
+
+
+def test_the_theme_is_kept(node: Running, browser: Browser) -> None:
+    """Dark is dark whatever the system has, also after a reload, until the system is followed again."""
+    paper = "return getComputedStyle(document.body).backgroundColor"
+    browser.open(node)
+    light = browser.run(paper)
+    for option, expected in ((2, "dark"), (0, None)):
+        browser.click("#theme option", option)
+        browser.open(node)
+        assert expected == browser.run("return document.documentElement.dataset.theme ?? null")
+        assert (light == browser.run(paper)) == (expected is None)
+
+
+def test_what_is_followed_and_the_last_hour(node: Running, browser: Browser) -> None:
+    """The page says what the node asks for, by name, and draws a curve for each rate; the space is told."""
+    browser.open(node)
+    browser.until(lambda: len(browser.all(".curve svg")) == 4)
+    browser.shows("are free", ".space")
+    browser.click("details.intro summary", 1)
+    browser.shows("asks for that and for its own logs only", "details.intro")
+    browser.shows("buoy-7", "details.intro")
+    assert "31.." in browser.text("details.intro")
+
+
 def test_nothing_that_others_wrote_becomes_markup(node: Running, browser: Browser) -> None:
     """Searches and addresses made to be markup stay text, and so does what authors write."""
     for place in ("#/logs?search=%3Cimg%20src%3Dx%3E", "#/log/%3Cscript%3E/1", "#/log/x/<b>", "#/logs?order=%22%3E"):
@@ -352,9 +470,11 @@ def test_pictures(node: Running, browser: Browser, width: int, *, dark: bool) ->
         "logs": ("", ".row:not(.head)"),
         "log": (place_of(LONG, 850), ".node.chosen"),
         "gaps": (place_of(GAPPY, 31), ".node.chosen"),
+        "kinds": (place_of(KINDS, 43), ".node.chosen"),
         "fork": (place_of(FORKED, 21), ".node.chosen"),
         "forks": ("#/forks", ".signed"),
         "peers": ("#/peers", ".session"),
+        "problems": ("#/problems", ".problem"),
     }
     for name, (place, shown) in views.items():
         browser.open(node, place)

@@ -87,7 +87,8 @@ def test_peers_that_contact_is_kept_with(roster: Roster) -> None:
     named = PeerUrl("bushbaby", "192.0.2.9", 1)
     roster.troubles[named], roster.names[named] = None, "alice"  # As the configuration calls this peer.
     roster.began(a_talk(), "alice", PLACE)
-    assert overview(roster, Rates(), "1")["peers"][-1] == {"url": str(named), "connected": True, "trouble": None}
+    expected = {"url": str(named), "name": "alice", "connected": True, "trouble": None, "retry_at": None}
+    assert overview(roster, Rates(), "1")["peers"][-1] == expected
     del roster.troubles[named]
     peers = {peer["url"]: (peer["connected"], peer["trouble"]) for peer in overview(roster, Rates(), "1")["peers"]}
     assert {str(here): (True, None), str(there): (False, "cannot reach it")} == peers

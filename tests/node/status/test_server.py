@@ -6,6 +6,7 @@ They run really: the HTTP server and its clients are aiohttp's, and want real so
 from __future__ import annotations
 
 import asyncio
+import importlib.resources
 import json
 import socket
 import sys
@@ -58,6 +59,9 @@ PATHS = [
     f"/api/links?log={LOG}&seq=13&count=20",
     f"/api/evidence?log={LOG}&seq=13",
     "/api/forks",
+    "/api/following",
+    "/api/history",
+    "/api/problems",
     "/metrics",
     "/healthz",
 ]
@@ -95,8 +99,11 @@ def test_nothing_but_the_page_itself_is_needed(store: SQLiteStore) -> None:
     async def main() -> None:
         async with served(store.path) as page:
             _, _, html = await page.get("/")
-            names = ["/", "/style.css", "/pictures.css", "/app.js", "/legend.js", "/graph.js", "/favicon.svg"]
-            for name in names:
+            files = importlib.resources.files("culm.node.status").joinpath("page")
+            for name in (
+                "/",
+                *(f"/{file.name}" for file in files.iterdir() if file.name not in ("index.html", "culm.js")),
+            ):
                 _, _, text = await page.get(name)
                 assert "https:" not in text, name
                 assert "http:" not in text.replace("http://www.w3.org/2000/svg", ""), name

@@ -363,6 +363,38 @@ def test_sets_of_one_log_and_of_all_others(store: SQLiteStore) -> None:
         assert len(storage) == 0
 
 
+@pytest.mark.parametrize("view", View)
+@pytest.mark.parametrize("hidden", [0, 1, 3, 8, 9])
+def test_a_set_that_hides_logs_is_the_set_without_them(store: SQLiteStore, view: View, hidden: int) -> None:
+    """However many logs are hidden, the set answers like an array of the records that are left."""
+    logs = [build_log(length, seed=length, payload_size=9) for length in (1, 1, 2, 40, 300, 301, 500, 700, 900)]
+    for log in logs:
+        store.add(log.items())
+    store.forget(logs[4].entries[150].place)
+    rng = random.Random(hidden)
+    names = {(log.identity.public, log.log_id) for log in rng.sample(logs, hidden)}
+    with store.record_set(view, only=lambda log: log not in names) as storage:
+        shown = everything(storage)
+        if len(shown) > 1:
+            check_like_array(storage, rng)
+    left: list[Record] = []
+    for summary in store.logs():
+        if summary.log not in names:
+            with store.record_set(view, log=summary.log) as one:
+                left += everything(one)
+    assert shown == sorted(left)
+
+
+def test_a_set_that_hides_a_small_log_reads_no_other_records(store: SQLiteStore) -> None:
+    """A store that hides one log costs a session what that log has, not a copy of all records in memory."""
+    small, large = build_log(3, seed=1), build_log(3000, seed=2)
+    for log in (small, large):
+        store.add(log.items(), authenticated=True)
+    with store.record_set(View.ENTRIES, only=lambda log: log[0] == large.identity.public) as storage:
+        assert len(storage) == 3000
+        assert storage._blocks == {}  # type: ignore[attr-defined]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [0, 4096])
 def test_two_stores_reconcile(tmp_path: Path, limit: int) -> None:

@@ -26,6 +26,7 @@ from culm.errors import RemoteProtocolError
 from culm.negentropy import Negentropy, sparing
 from culm.node.config import NodeConfig
 from culm.node.culm.offers import offer_of
+from culm.node.interests.policy import Shown
 from culm.node.sharing.threads import Worker
 from culm.node.storage.worker import AnyWorker
 from culm.node.surroundings import clock
@@ -113,13 +114,14 @@ class Discovery:
         """A negentropy session over a snapshot of the heads as they are now."""
         store, policy, theirs = self._worker.store, self.config.policy, self._connection.their_interests
         change = await self._worker.run(self._change)
-        # The usual case, in which every log takes part, uses the store's record index as it is.
-        plain = policy.wants_everything and theirs.is_everything and not policy.hides_logs
+        # The usual case, in which every log takes part but those that are named, asks nothing of each log.
+        is_usual = policy.wants_everything and theirs.is_everything
 
         def takes_part(log: Log) -> bool:
             return theirs.wants(log) and policy.wants(log) and policy.shares(log)
 
-        records = store.record_set(View.HEADS, only=None if plain else takes_part)
+        shown = policy.shown if is_usual else Shown(only=takes_part, hidden=frozenset())
+        records = store.record_set(View.HEADS, **shown)
         limits = self._connection.limits, self._connection.their_limits
         most = min(limit.max_message for limit in limits) - AROUND_NEGENTROPY
         heads = await self._share.run_on(self._own, self._snapshot.enter_context, records)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from culm.bamboo import MAX_U64, Entry
 from culm.bamboo.entry import AUTHOR_BYTES
@@ -32,6 +32,13 @@ class Origins(Protocol):
 
     def leave_out(self) -> bool:
         """Whether there may be logs that do not."""
+
+
+class Shown(TypedDict):
+    """The logs of a set of records, as ``culm.store`` takes it (``record_set``)."""
+
+    only: Callable[[Log], bool] | None
+    hidden: frozenset[Log]
 
 
 @dataclass(frozen=True)
@@ -111,11 +118,12 @@ class Policy:
         return (self.hoard or self.interests is None) and not (self.allow_authors or self.block_authors or self.quotas)
 
     @property
-    def hides_logs(self) -> bool:
-        """Whether there may be logs that are held and not shared."""
-        return bool(self.unshared or self.block_authors or self.allow_authors) or (
-            self.origins is not None and self.origins.leave_out()
-        )
+    def shown(self) -> Shown:
+        """Which logs a peer may compare with its own. To name the hidden ones costs less than to ask of each log."""
+        has_others = self.origins is not None and self.origins.leave_out()
+        if self.block_authors or self.allow_authors or has_others:
+            return Shown(only=self.shares, hidden=frozenset())
+        return Shown(only=None, hidden=self.unshared)
 
 
 class PolicyFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -113,26 +112,29 @@ class Phase(Enum):
 
 @dataclass(slots=True)
 class Followed:
-    """A log that is asked for, and how far asking has come."""
+    """A log that is asked for, and how far asking has come.
+
+    There can be sixteen thousand of them that a peer has named, so what most of them never need takes no memory.
+    """
 
     log: Log
     interest: RangeSet
     offered: RangeSet | None = None  # What the peer holds, where it has said so.
     phase: Phase = Phase.READY
     lowest: int = 1  # Nothing below this number is missing, so that a round need not look there again.
-    waiting: deque[Span] = field(default_factory=deque)  # Planned, and not asked for yet.
+    waiting: list[Span] = field(default_factory=list)  # Planned, and not asked for yet.
     spans: list[Span] = field(default_factory=list)  # Asked for.
     exhausted: set[tuple[int, Content]] = field(default_factory=set)  # Where spans begin that the peer has no more of.
     newest: int | None = None  # The number of the peer's newest payload, 0 if it has none; None while it is not known.
     unsure: int = -1  # The question for it, kept open while the answer may tell of entry 1 only, or go on with entry 2.
     questions: dict[int, str] = field(default_factory=dict)  # Questions (see the follower) without an answer, by id.
-    were_asked: set[str] = field(default_factory=set)  # The names of all questions that were asked.
+    were_asked: frozenset[str] = frozenset()  # The names of all questions that were asked.
     is_compared: bool = False  # The peer has said whether its entry of our newest number is ours.
     started: dict[str, int] = field(default_factory=dict)  # The number at which the answer to a question begins.
     pools: set[int] = field(default_factory=set)  # Members of certificate pools that were asked for in this round.
     gaps: set[tuple[int, Content]] = field(default_factory=set)  # Numbers at which the peer's answers stopped.
     fork_seen: bool = False  # The peer has shown a fork, so that requests ask for what is before it.
-    again: set[int] = field(default_factory=set)  # Entries whose payload was lost, to be asked for once more.
+    again: frozenset[int] = frozenset()  # Entries whose payload was lost, to be asked for once more.
     is_last_round: bool = False  # Nothing was asked for in this round.
     brought: int = 0  # Bytes that have come.
     whole: RangeSet | None = None  # The interest with what is not worth asking for just now; None before any round.

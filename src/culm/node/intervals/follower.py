@@ -107,7 +107,7 @@ class Follower:
         """
         if log not in self.logs:
             newest = max((item.last for item in ranges), default=0)
-            asked = {"newest", "head"}
+            asked = frozenset({"newest", "head"})
             followed = Followed(
                 log, ranges, offered=held, newest=newest, were_asked=asked, doubted=doubted, compared=compared
             )
@@ -172,7 +172,7 @@ class Follower:
         """The payload of an entry that was held, or had begun to come, is missing now: look for it in another round."""
         followed = self.logs.get(log)
         if followed is not None:
-            followed.again.add(seq)
+            followed.again |= {seq}
             if followed.phase is Phase.DONE:
                 self._begin_anew(followed)
 
@@ -186,7 +186,7 @@ class Follower:
         """Ask for a log as if nothing had been asked before."""
         followed.exhausted.clear()
         followed.gaps.clear()
-        followed.were_asked.clear()
+        followed.were_asked = frozenset()
         followed.is_compared = False
         self._forget_unsure(followed)
         followed.lowest = 1
@@ -213,7 +213,7 @@ class Follower:
             if followed.phase is Phase.READY:
                 self._plan(followed)
             while followed.waiting and self._connection.ours.credit >= 2 and self._has_turn(followed):
-                self._ask(followed, followed.waiting.popleft())
+                self._ask(followed, followed.waiting.pop(0))
             if followed.waiting:
                 self.todo.append(followed)
             self._check(followed)
@@ -271,7 +271,7 @@ class Follower:
                 followed.exhausted -= {(span.low, span.content), (at, span.content)}
                 self._drop(span.eager)
         followed.exhausted = {(at, content) for at, content in followed.exhausted if at not in followed.again}
-        followed.again.clear()
+        followed.again = frozenset()
         followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
         if not followed.were_asked:
             self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
@@ -357,7 +357,7 @@ class Follower:
         forks: intervals.Forks | None = None,
     ) -> None:
         followed.questions[self._request(followed, None, interval, lazy=lazy, forks=forks)] = name
-        followed.were_asked.add(name)
+        followed.were_asked |= {name}
 
     # -- asking ------------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from culm.wire.announcement import HOUR_SECONDS, MAX_ADDRESSES, Address, Announc
 MAX_CONTACTS = 32
 """Neighbours that a node calls: in a clump that is larger, entries reach the others through these."""
 _TICK_SECONDS = 1.0  # Between two looks at who is to be called.
-_PATIENCE_SECONDS = 5.0  # That the node with the greater key gives the other one to call.
+_PATIENCE_SECONDS = 5.0  # That the node with the greater key gives the other one to call, and until a move is followed.
 _ASK_SECONDS = (0.0, 1.0, 3.0, 10.0)  # After the start; a datagram can be lost.
 _ASK_AGAIN_SECONDS = 60.0
 _LOOK_SECONDS = 60.0  # Between two looks whether this machine has other addresses, or the sockets can be opened now.
@@ -44,6 +44,7 @@ _logger = logging.getLogger("culm.node")
 class _Contact:
     urls: tuple[PeerUrl, ...]
     task: asyncio.Task[None]
+    since: float
 
 
 class Finding:
@@ -144,7 +145,9 @@ class Finding:
         connected = {session.proved for session in self._node.sessions}
         admits = self._node.config.policy.admits_peer
         for key, contact in list(self._contacts.items()):
-            is_wanted = key in here and urls_of(here[key]) == contact.urls
+            # A member could have us call as often as it announces a key elsewhere, so a contact lasts for a while.
+            is_settled = clock() - contact.since >= _PATIENCE_SECONDS
+            is_wanted = key in here and (urls_of(here[key]) == contact.urls or not is_settled)
             if not admits(key) or (not is_wanted and key not in connected) or contact.task.done():
                 self._end(key)
         known = {url.key for url in self._node.roster.troubles}
@@ -156,7 +159,8 @@ class Finding:
     def _begin(self, neighbour: Announcement) -> None:
         urls = urls_of(neighbour)
         _logger.info("found a neighbour", extra={"peer": str(urls[0])})
-        self._contacts[neighbour.key] = _Contact(urls, self._node.contact(urls[0], dial=partial(_dial, urls)))
+        task = self._node.contact(urls[0], dial=partial(_dial, urls))
+        self._contacts[neighbour.key] = _Contact(urls, task, clock())
 
     def _end(self, key: bytes) -> None:
         contact = self._contacts.pop(key)

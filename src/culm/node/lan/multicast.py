@@ -5,9 +5,14 @@ stranger who invents names that is work and memory without end. Here nothing is 
 for the service with their TXT records at once (RFC 6763, section 12.1), and the TXT record has all that is needed. So
 what is heard is read, handed on, and forgotten.
 
-python-zeroconf itself parses and caches what reaches it, up to 10,000 records. A gate in front of it drops datagrams
-that are large, that do not name the service, or that are too many for their sender or for all senders together, before
-they are parsed.
+python-zeroconf keeps the answers of others, up to 10,000 records, because a browser needs them. It looks through the
+records of a name when one more of that name comes: a stranger who sends addresses of one name makes each datagram cost
+40 ms. So answers do not reach python-zeroconf. The gate in front of it reads their TXT records and forgets them. It
+hands on questions, and the echo of this node's own answers, by which python-zeroconf knows that an answer was sent a
+moment ago and need not be repeated.
+
+The gate also drops datagrams that are large, that do not name the service, or that are too many for their sender or for
+all senders together, before they are parsed.
 
 Specification: docs/specs/neighbours.md, "DNS-SD".
 """
@@ -29,7 +34,7 @@ from culm.node.sharing.penalties import CallGate
 from culm.wire.announcement import MAX_BYTES, Address
 
 if TYPE_CHECKING:
-    from zeroconf import ServiceInfo
+    from zeroconf import DNSRecord, ServiceInfo  # type: ignore[attr-defined]
 
 SERVICE = "_culm._tcp.local."
 MAX_DATAGRAM = 4096
@@ -40,23 +45,42 @@ _SENDERS = 256  # Senders that are counted one by one. A stranger can invent any
 _LABEL = b"\x05_culm"
 _TXT_KEY = b"culm="
 _PTR, _TXT, _IN = 12, 16, 1  # RFC 1035, sections 3.2.2 and 3.2.4
+_ANSWER = 0x80  # In the third byte of a datagram: RFC 1035, section 4.1.1.
 _LEAST_TTL = 120  # Seconds that others may keep our records; RFC 6762, section 10.
 
 
-class Gate(asyncio.DatagramProtocol):
-    """Stands in front of the receiver of a socket and lets through what may cost something. ``clock``: in seconds."""
+class Rates:
+    """How many datagrams are let through: of each sender, and of all. ``clock``: in seconds.
 
-    def __init__(self, behind: Any, clock: Callable[[], float]) -> None:  # noqa: ANN401 - a protocol of zeroconf
-        self._behind, self._clock = behind, clock
+    All sockets of a node share them, because a stranger can write to each of its addresses.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._each: CallGate[str] = CallGate(A_MINUTE_EACH, 1, _SENDERS)
         self._all: CallGate[None] = CallGate(A_MINUTE, 1)
 
+    def admit(self, sender: str) -> bool:
+        """Count a datagram; whether it is let through."""
+        now = self._clock()
+        return self._each.call(sender, now, 0) is None and self._all.call(None, now, 0) is None
+
+
+class Gate(asyncio.DatagramProtocol):
+    """Stands in front of the receiver of a socket and lets through what may cost something.
+
+    ``answered`` is called with an answer, and says whether the receiver needs it.
+    """
+
+    def __init__(self, behind: Any, rates: Rates, answered: Callable[[bytes], bool]) -> None:  # noqa: ANN401 - zeroconf's
+        self._behind, self._rates, self._answered = behind, rates, answered
+
     def datagram_received(self, data: bytes, addr: tuple[Any, ...]) -> None:
         """Hand a datagram on, or drop it."""
-        if len(data) > MAX_DATAGRAM or _LABEL not in data.lower():
+        if len(data) > MAX_DATAGRAM or _LABEL not in data.lower() or not self._rates.admit(addr[0]):
             return
-        now = self._clock()
-        if self._each.call(addr[0], now, 0) is None and self._all.call(None, now, 0) is None:
+        is_answer = data[2] & _ANSWER  # The label is longer than three bytes, so there is such a byte.
+        if not is_answer or self._answered(data):
             self._behind.datagram_received(data, addr)
 
     def error_received(self, exc: Exception) -> None:
@@ -111,23 +135,13 @@ class Multicast:
         # The name is drawn anew each time, so that it tells nothing that the announcement does not.
         self._name = f"{secrets.token_hex(8)}.{SERVICE}"
         self._service: ServiceInfo | None = None
+        self._own: frozenset[DNSRecord] = frozenset()  # All that is announced.
         self._zeroconf: Any = None
 
     async def open(self, at: Sequence[str]) -> None:
         """Open the sockets at these IPv4 addresses of this machine; ``NetworkError`` if that is not possible."""
-        from zeroconf import Error, RecordUpdate, RecordUpdateListener, Zeroconf  # noqa: PLC0415 - an extra
+        from zeroconf import Error  # noqa: PLC0415 - an extra
         from zeroconf.asyncio import AsyncZeroconf  # noqa: PLC0415
-
-        heard = self._heard
-
-        class Ears(RecordUpdateListener):
-            def async_update_records(self, zc: Zeroconf, now: float, records: Iterable[RecordUpdate]) -> None:  # noqa: ARG002
-                for record in (update.new for update in records):
-                    if record.type == _TXT and (found := announced_in(record.name, getattr(record, "text", b""))):
-                        heard(found)
-
-            def async_update_records_complete(self) -> None:
-                pass
 
         logging.getLogger("zeroconf").setLevel(logging.CRITICAL)  # It has lines about malformed datagrams of strangers.
         if not at:
@@ -142,11 +156,25 @@ class Multicast:
             raise NetworkError(f"cannot speak mDNS at {', '.join(at)}: {reason_of(error)}") from None
         except Error as error:
             raise NetworkError(f"cannot speak mDNS at {', '.join(at)}: {error}") from None
-        clock = asyncio.get_running_loop().time
+        rates = Rates(asyncio.get_running_loop().time)
         for reader in self._zeroconf.zeroconf.engine.readers:
             transport = reader.transport
-            transport.set_protocol(Gate(transport.get_protocol(), clock))
-        self._zeroconf.zeroconf.async_add_listener(Ears(), None)
+            transport.set_protocol(Gate(transport.get_protocol(), rates, self._take))
+
+    def _take(self, data: bytes) -> bool:
+        """Hand on the announcements in an answer; whether all that it says is what this node says itself."""
+        # zeroconf has it in its namespace for programs, but does not list it.
+        from zeroconf import DNSIncoming  # type: ignore[attr-defined] # noqa: PLC0415 - an extra
+
+        records = DNSIncoming(data).answers()
+        for record in records:
+            if (
+                record.type == _TXT
+                and record.ttl
+                and (found := announced_in(record.name, getattr(record, "text", b"")))
+            ):
+                self._heard(found)
+        return bool(records) and self._own.issuperset(records)
 
     def ask(self) -> None:
         """Ask for the nodes on these networks. Answers come within a second or two."""
@@ -173,6 +201,8 @@ class Multicast:
             addresses=[host.packed for host, _ in addresses],
             host_ttl=_LEAST_TTL,
         )
+        named = {service.dns_pointer(), service.dns_service(), service.dns_text()}
+        self._own = frozenset(named | service.get_address_and_nsec_records())
         try:
             if self._service is None:
                 # The name is random, so there is nobody to ask whether it is taken, and no stranger who says so.

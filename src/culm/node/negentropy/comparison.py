@@ -15,7 +15,7 @@ snapshot is closed on that thread, too, because SQLite may still be working ther
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -139,17 +139,20 @@ class Answering:
         self._own = Worker(thread)  # The connection's own thread, for the snapshot and all questions to it.
         self._snapshot = ExitStack()
 
-    async def run(self) -> bool:
+    async def run(self, answered: Callable[[], object] = lambda: None) -> bool:
         """Answer until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
 
-        True if the caller goes on by intervals instead. The streams are then left open.
+        True if the caller goes on by intervals instead. The streams are then left open. ``answered`` is called when the
+        first message was answered.
         """
         goes_on = False
         try:
             with _translated_errors():
                 async with asyncio.timeout(SESSION_SECONDS):
-                    for _ in range(MAX_ROUNDS):
+                    for number in range(MAX_ROUNDS):
                         message = await self._round()
+                        if not number and message is not None:
+                            answered()
                         if goes_on := message == _TRANSFER:
                             return True
                         if message is None:
@@ -209,12 +212,11 @@ class Listening(Answering):
         moves: bool = False,
     ) -> None:
         policy, store = config.policy, worker.store
-        only = policy.shares if policy.hides_logs else None
 
         async def logs_of(heads: list[bytes]) -> list[Log]:
             return [log for log in await worker.run(store.logs_of, heads) if policy.shares(log)]
 
-        records = partial(store.record_set, only=only)
+        records = partial(store.record_set, **policy.shown)
         thread = config.surroundings.thread()
         super().__init__(records, worker.share, config.limits, streams, budget, thread, logs_of if moves else None)
 
@@ -242,15 +244,16 @@ async def compare(
     streams: Streams,
     *,
     only: Callable[[Log], bool] | None = None,
+    hidden: Iterable[Log] = (),
     idle_seconds: float = 30.0,
     split: Split = even,
 ) -> Differences | None:
     """Compare a view of the store with the peer's; None if the peer does not know such a view.
 
     Views other than *entries* are asked for by name, which only a Culm node understands. ``only``: logs for which it is
-    false have no part.
+    false have no part, and those of ``hidden`` neither.
     """
-    with store.record_set(view, only=only) as records:
+    with store.record_set(view, only=only, hidden=hidden) as records:
         return await compare_records(records, view, streams, idle_seconds=idle_seconds, split=split)
 
 

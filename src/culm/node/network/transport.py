@@ -9,12 +9,13 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from culm.errors import ConfigError, NetworkError
-from culm.node.network import pipes
+from culm.node.network import pipes, webcall
 from culm.node.network.accepting import listening
 from culm.node.network.tls import calling_context, peer_key
-from culm.node.network.urls import PeerUrl
+from culm.node.network.urls import WEB_SCHEMES, PeerUrl
 from culm.node.sessions.stats import PeerRefused
 from culm.node.sessions.tasks import reason_of
 from culm.wire.places import author_text
@@ -46,21 +47,26 @@ def _find_dead(writer: asyncio.StreamWriter) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def connect(url: PeerUrl) -> Streams:
+async def connect(url: PeerUrl, token_file: Path | None = None) -> Streams:
     """Connect to a peer; ``NetworkError`` if that fails or takes more than ``CONNECT_SECONDS``.
 
-    With ``culm://``, ``PeerRefused`` if the listener proves another key than the one in the address.
+    With ``culm://``, ``PeerRefused`` if the listener proves another key than the one in the address. ``token_file``:
+    see ``webcall.call``.
     """
     secure = {"ssl": calling_context(), "server_hostname": ""} if url.is_secure else {}
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             if url.via:
                 return await pipes.call(url, STREAM_LIMIT)
+            if url.scheme in WEB_SCHEMES:
+                return await webcall.call(url, STREAM_LIMIT, token_file)
             streams = await asyncio.open_connection(url.host, url.port, limit=STREAM_LIMIT, **secure)  # type: ignore[arg-type]
     except TimeoutError:
         raise NetworkError(f"{url} did not answer within {CONNECT_SECONDS:g} s") from None
+    except ssl.SSLCertVerificationError as error:
+        raise PeerRefused(f"the certificate of {url} is not trusted: {error.verify_message}") from None
     except ssl.SSLError as error:
-        raise NetworkError(f"{url} failed the TLS 1.3 handshake: {error.reason}") from None
+        raise NetworkError(f"{url} failed the TLS{' 1.3' * url.is_secure} handshake: {error.reason}") from None
     except OSError as error:
         raise NetworkError(f"cannot reach {url}: {reason_of(error)}") from None
     _find_dead(streams[1])

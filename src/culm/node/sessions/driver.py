@@ -16,6 +16,11 @@ Three tasks share the work, so that neither direction can hold up the other:
 If the reader waited for the writer, two nodes could wait for each other for ever: each has a full socket and reads
 nothing until the other one does. Only a peer that lets more than ``_MOST_UNSENT`` pile up is not read from meanwhile.
 
+*Whose silence.* A session ends when its peer has said nothing for a while. While we deal with a chunk we read nothing,
+and on a busy node, or a busy machine, that can take longer than any peer may be silent. So the peer's clock stands
+still meanwhile, and goes on only by the computing that its bytes cost: that bounds what can be made of a small chunk,
+such as one that unpacks to gigabytes. When the whole process was held up, no time has passed for any peer.
+
 *The lock.* Parsing may run on a thread while the writer composes. Whatever uses the connection therefore holds
 ``lock``, and no one waits for a peer or a disk while holding it.
 """
@@ -64,6 +69,7 @@ class Driver(Generic[EventT]):
         self._was_open = self._has_ended = False
         self._kept_at = self._began_at  # When the speaker was asked for a sign of life last.
         self._unsent_at: float | None = None  # When bytes began to wait for the peer; None: none wait.
+        self._dealing_at: float | None = None  # The peer's clock while we deal with what it sent; None: it runs.
 
     async def run(self, *works: Coroutine[object, object, None]) -> None:
         """Run until the peer ends the connection, or raise why it was ended: ``NetworkError``, ``ProtocolError``.
@@ -84,6 +90,11 @@ class Driver(Generic[EventT]):
     def heard_news(self) -> None:
         """Note that something of use came from the peer, so that the session does not settle yet."""
         self.news_at = self.heard_at
+
+    def silence(self) -> float:
+        """The seconds for which the peer has said nothing; the time that we needed for what it said is not its own."""
+        now = clock() if self._dealing_at is None else self._dealing_at
+        return max(0.0, now - self.heard_at)
 
     def close(self) -> None:
         """Close the connection at once; ``run`` then ends."""
@@ -120,6 +131,7 @@ class Driver(Generic[EventT]):
             self.is_taking = True
             at = 0
             while at < len(data):
+                self._dealing_at = clock()
                 async with self.lock:
                     portion = self._portion.size(is_alone=not self._share.has_others)
                     size = speaker.part_size(len(data) - at, portion)
@@ -128,6 +140,8 @@ class Driver(Generic[EventT]):
                     self._was_open = True
                     speaker.opened()
                 at += size
+                self._excuse(clock() - self._dealing_at)
+                self._dealing_at = None
             async with self.lock:
                 speaker.end_chunk()
                 if unsent(self._writer) < WRITE_BYTES:  # Otherwise a large message would be queued as fast as we read.
@@ -154,6 +168,7 @@ class Driver(Generic[EventT]):
                     else:
                         some, failure, spent = await self._share.run(self._parsed, events)
                 seconds += spent
+                self._charge(spent)
                 if some:
                     if speaker.hears_whole_messages:
                         self.heard_at = clock()
@@ -246,8 +261,12 @@ class Driver(Generic[EventT]):
     async def _watch(self) -> None:
         speaker = self._speaker
         while True:
+            due = clock() + _CHECK_SECONDS
             await asyncio.sleep(_CHECK_SECONDS)
             now, limits = clock(), speaker.config.limits
+            self._began_at += now - due
+            if self._dealing_at is None:
+                self._excuse(now - due)
             if not speaker.is_open:
                 if now - self._began_at > limits.handshake_seconds:
                     raise PeerSilent(f"the peer did not finish the handshake within {limits.handshake_seconds:g} s")
@@ -271,5 +290,14 @@ class Driver(Generic[EventT]):
             self._unsent_at = None
         if self._unsent_at is not None and now - self._unsent_at > most:
             raise PeerSilent(f"the peer has not read what we sent for {most:g} s")
-        if now - self.heard_at > most and not self._speaker.may_be_silent:
+        if self.silence() > most and not self._speaker.may_be_silent:
             raise PeerSilent(f"the peer sent nothing for {most:g} s")
+
+    def _charge(self, seconds: float) -> None:
+        """Let the peer's clock go on by the computing that its bytes cost."""
+        if self._dealing_at is not None:
+            self._dealing_at += seconds
+
+    def _excuse(self, seconds: float) -> None:
+        """Take time that we were busy, or held up, off the time for which the peer has been silent."""
+        self.heard_at = min(clock(), self.heard_at + seconds)

@@ -49,8 +49,9 @@ class Context:
     which session fetches which log, ``wrong`` which payloads a peer sent wrong; ``address`` stands for a peer without a
     proved identity. ``budget`` bounds the memory of unfinished messages; None: the session is alone. ``identity`` is
     needed where a protocol proves who we are. ``bushbaby``: what sessions of that protocol remember together.
-    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others. ``held`` notes
-    what peers hold of this node's logs. ``happened`` hears that the handshake is over, and that all has come.
+    ``relay`` is told what peers want; None: the node asks for nothing on behalf of others. ``held`` notes what peers
+    hold of this node's logs. ``happened`` hears that the handshake is over, and that all has come; not of sessions
+    inside other ones.
     """
 
     identity: Identity | None
@@ -123,6 +124,7 @@ class Session(Speaker[EventT]):
         self._refusals_told: set[Log | None] = set()  # One line of each log; the others would say the same.
         self.name = ""  # What the node calls the peer in its log.
         self._has_settled = False
+        self._is_inner = not purpose.is_counted
         self.over_because = ""  # Why this side has ended a session, so that a new one goes on at once.
         self.proved: bytes | None = None  # The other side's identity, once it has proved it.
         self._writer = streams[1]
@@ -156,11 +158,12 @@ class Session(Speaker[EventT]):
         if self.name:
             reason = {} if self.proved is None else {"reason": f"it is {author_text(self.proved)}"}
             _logger.info("connected", extra={"peer": self.name, **reason})
+        if not self._is_inner:
             self._context.happened(self, "connected")
 
     def settled(self) -> None:
-        """All that was asked for has come. Programs hear of it once, if this is a session of a node."""
-        if self.name and not self._has_settled:
+        """All that was asked for has come. Programs hear of it once."""
+        if not (self._is_inner or self._has_settled):
             self._has_settled = True
             self._context.happened(self, "settled")
 

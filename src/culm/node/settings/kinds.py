@@ -14,7 +14,7 @@ from typing import Any
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.node.asking import read_anchor
-from culm.node.network.urls import EXEC_FORM, LISTENER_SCHEMES, SCHEMES, UNIX_FORM, PeerUrl, forms
+from culm.node.network.urls import CALL_SCHEMES, EXEC_FORM, LISTENER_SCHEMES, UNIX_FORM, PeerUrl, forms
 from culm.node.network.webaccess import read_origin
 from culm.ranges import Feature, read_size
 from culm.wire.places import log_text, parse_log
@@ -113,7 +113,7 @@ SIZE = Kind('a number of bytes, or a string such as "64kB"', _size, str)
 RATE = Kind(f'0, or at least {LEAST_RATE} bytes a second, also as a string such as "1MB"', _rate, str)
 HOST_PORT = Kind('"HOST:PORT"', _host_port)
 PEER = Kind(
-    f"an address to connect to: {', '.join([*forms(SCHEMES), EXEC_FORM, UNIX_FORM])}",
+    f"an address to connect to: {', '.join([*forms(CALL_SCHEMES), EXEC_FORM, UNIX_FORM])}",
     lambda value: PeerUrl.parse(_text(value)),
     lambda url: json.dumps(str(url)),
 )

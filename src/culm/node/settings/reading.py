@@ -230,6 +230,7 @@ def peer_settings(
     upload: int | None = None,
     limits: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
+    token_file: str | None = None,
 ) -> PeerSettings:
     """The settings of a peer: its own, and those for all peers where it has none."""
     return PeerSettings(
@@ -239,4 +240,5 @@ def peer_settings(
         settings["limits.max_send_rate"] if upload is None else upload,
         limits or {},
         options or {},
+        None if token_file is None else Path(token_file),
     )

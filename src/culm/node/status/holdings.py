@@ -9,17 +9,16 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
-from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, certificate_pool, has_lipmaalink, lipmaa, path
 from culm.errors import NotHeld, Place
+from culm.node.status.asked import Known, Plain, name_of, rule_of, wanted_of
 from culm.store import LogSummary, ReadableStore
 from culm.store.files import BundleWriter
+from culm.store.gaps import Lack
 from culm.store.survey import Mark, Only, Order, cells_between
-from culm.types import Log
+from culm.types import Log, Run
 from culm.wire.places import author_text, clump_name, log_text
-
-Plain = dict[str, Any]
 
 MOST_LOGS = 100  # logs in one answer
 MOST_CELLS = 1000  # cells of a coverage picture: more than a screen has room for
@@ -42,21 +41,26 @@ def logs(
     log_id: int | None = None,
     offset: int = 0,
     limit: int = 50,
+    known: Known | None = None,
 ) -> Plain:
     """A page of the list of logs, each with a small picture of its coverage."""
+    known = known or Known()
     survey = store.survey()
     limit = min(limit, MOST_LOGS)
     count, lines = survey.logs(order=order, only=only, authors=authors, log_id=log_id, offset=offset, limit=limit)
     found = []
     for line in lines:
         spans = cells_between(1, line.greatest, _STRIP_CELLS)
-        found.append(described(line) | _clumps(store, line.log) | {"cells": "".join(survey.cells(line, spans))})
+        pictured = {"cells": "".join(survey.cells(line, spans)), "lacks": _lacks(store, line, known, spans)}
+        found.append(described(line, known) | _clumps(store, line.log) | _lacking(store, line, known) | pictured)
     return {"count": count, "offset": offset, "limit": limit, "logs": found}
 
 
-def described(line: LogSummary) -> Plain:
+def described(line: LogSummary, known: Known) -> Plain:
     """A log as it appears in a list."""
     return {
+        "name": name_of(known.names, line.author),
+        "rule": rule_of(known.policy, line.log),
         "log": log_text(line.log),
         "author": author_text(line.author),
         "id": str(line.log_id),
@@ -76,12 +80,14 @@ def described(line: LogSummary) -> Plain:
     }
 
 
-def log(store: ReadableStore, which: Log) -> Plain:
+def log(store: ReadableStore, which: Log, known: Known | None = None) -> Plain:
     """One log, with its fork proofs; ``NotHeld`` if the store has no entries of it."""
+    known, line = known or Known(), _line(store, which)
     count, proofs = store.survey().proofs(which, _MOST_PROOFS)
     return (
-        described(_line(store, which))
+        described(line, known)
         | _clumps(store, which)
+        | _lacking(store, line, known)
         | {"proofs": count, "forks": [fork(proof) for proof in proofs]}
     )
 
@@ -92,10 +98,36 @@ def _clumps(store: ReadableStore, which: Log) -> Plain:
     return {"clumps": None if clumps is None else sorted(map(clump_name, clumps))}
 
 
-def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int) -> Plain:
+def _lacks(store: ReadableStore, line: LogSummary, known: Known, spans: Sequence[Run]) -> str:
+    """A letter for each span: why it is not held whole (``culm.store.gaps``)."""
+    return "".join(store.gaps(line).cells(wanted_of(known.policy, line.log, line.greatest), spans))
+
+
+def _lacking(store: ReadableStore, line: LogSummary, known: Known) -> Plain:
+    """How much of a log is not here, by reason. Entries are None where the log is too torn to tell them apart.
+
+    ``all``: the payloads were all looked at; otherwise there are more of them.
+    """
+    counts = store.gaps(line).count(wanted_of(known.policy, line.log, line.greatest))
+    missing, unasked = counts.entries_missing, counts.entries_unasked
+    return {
+        "lacking": {
+            "missing": None if missing is None else str(missing),
+            "unasked": None if unasked is None else str(unasked),
+            "payloads_missing": counts.payloads_missing,
+            "payloads_unasked": counts.payloads_unasked,
+            "forgotten": counts.forgotten,
+            "damaged": counts.damaged,
+            "all": counts.all_counted,
+        }
+    }
+
+
+def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int, known: Known | None = None) -> Plain:
     """The coverage of a log from ``low`` to ``high`` in at most ``most`` cells; ``starts`` are their first numbers.
 
-    ``high`` is lowered to the greatest number in the store.
+    ``cells`` has a letter for what is held of each, ``lacks`` one for why it is not held whole. ``high`` is lowered to
+    the greatest number in the store.
     """
     line = _line(store, which)
     high = min(high, line.greatest)
@@ -107,15 +139,19 @@ def coverage(store: ReadableStore, which: Log, low: int, high: int, most: int) -
         "high": str(high),
         "greatest": str(line.greatest),
         "cells": "".join(cells),
+        "lacks": _lacks(store, line, known or Known(), spans),
         "starts": [str(first) for first, _ in spans],
         "changed": line.changed,
     }
 
 
-def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | None = None) -> Plain:
+def links(
+    store: ReadableStore, which: Log, chosen: int, most: int, low: int | None = None, known: Known | None = None
+) -> Plain:
     """The link graph around an entry: ``most`` neighbours from ``low`` on, and the certificate pool of ``chosen``.
 
-    ``links`` are those of the entries in the window. ``pool_links`` are those that verify the pool: from the spine down
+    ``links`` are those of the entries in the window. ``lacks`` says of the entries that are drawn, and of the pool, why
+    they are not held whole, where they are not. ``pool_links`` are those that verify the pool: from the spine down
     to the entry, and from the entry down to entry 1. ``path_held``: all entries of the second path are verified.
     ``certified``: all of the pool is, as far as the greatest entry held reaches.
     """
@@ -133,12 +169,15 @@ def links(store: ReadableStore, which: Log, chosen: int, most: int, low: int | N
     marks += [mark for seq in outside for mark in survey.marks(which, seq, seq)]
     down = path(chosen, 1)
     verified = {mark.seq for mark in marks if mark.state.name == "VERIFIED"}
+    drawn = sorted({*range(first, min(last, greatest) + 1), *outside})
+    lacks = _lacks(store, line, known or Known(), [(seq, seq) for seq in drawn])
     return {
         "low": str(first),
         "high": str(last),
         "greatest": str(line.greatest),
         "chosen": str(chosen),
         "held": {str(mark.seq): _mark(mark) for mark in marks},
+        "lacks": {str(seq): lack for seq, lack in zip(drawn, lacks, strict=True) if lack != Lack.NOTHING},
         "links": [[str(seq), str(target)] for seq in range(first, min(last, greatest) + 1) for target in _targets(seq)],
         "pool": [str(seq) for seq in pool],
         "path": [str(seq) for seq in down],
@@ -163,15 +202,16 @@ def evidence(store: ReadableStore, which: Log, seq: int) -> Plain:
     return {"entries": found}
 
 
-def forks(store: ReadableStore, offset: int, limit: int) -> Plain:
+def forks(store: ReadableStore, offset: int, limit: int, known: Known | None = None) -> Plain:
     """A page of the forked logs, each with the proof of its lowest position."""
+    known = known or Known()
     survey = store.survey()
     limit = min(limit, MOST_LOGS)
     count, lines = survey.logs(only=Only.FORKED, offset=offset, limit=limit)
     found = []
     for line in lines:
         proofs, lowest = survey.proofs(line.log, 1)
-        found.append(described(line) | {"proofs": proofs, "forks": [fork(proof) for proof in lowest]})
+        found.append(described(line, known) | {"proofs": proofs, "forks": [fork(proof) for proof in lowest]})
     return {"count": count, "offset": offset, "limit": limit, "logs": found}
 
 

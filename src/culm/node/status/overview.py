@@ -6,7 +6,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily as _Counter
@@ -14,11 +14,12 @@ from prometheus_client.core import GaugeMetricFamily as _Gauge
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from culm.node.names import Names
 from culm.node.roster import Contact, Roster
 from culm.node.sessions.stats import SessionStats
+from culm.node.status.asked import Plain, name_of
+from culm.node.status.problems import what_to_do
 from culm.wire.places import author_text
-
-Plain = dict[str, Any]
 
 MOST_SESSIONS = 100  # sessions listed; all are counted
 _SMOOTHING_SECONDS = 3.0  # Time constant of the rates: without it the figures jump too fast to be read.
@@ -59,27 +60,40 @@ class Rates:
         return self._last[contact.number][2] if contact.number in self._last else Flow()
 
 
-def overview(roster: Roster, rates: Rates, version: str) -> Plain:
+def overview(roster: Roster, rates: Rates, version: str, names: Names | None = None) -> Plain:
     """The node as it is now. Times are seconds since 1970, rates are per second."""
+    names = names or Names()
     contacts = roster.contacts()
-    shown = [_described(contact) | _rates(rates.of(contact)) for contact in contacts[:MOST_SESSIONS]]
+    shown = [_described(contact, names) | _rates(rates.of(contact)) for contact in contacts[:MOST_SESSIONS]]
     reached = {contact.name for contact in contacts}
     return {
         "version": version,
         "identity": author_text(roster.me),
+        "identity_name": name_of(names, roster.me),
         "started": round(roster.started, 3),
         "listeners": [str(url) for url in roster.listeners],
         "session_count": len(contacts),
         "sessions": shown,
         "peers": [
-            {"url": str(url), "connected": roster.names.get(url, str(url)) in reached, "trouble": trouble}
+            {
+                "url": str(url),
+                "name": roster.names.get(url, str(url)),
+                "connected": roster.names.get(url, str(url)) in reached,
+                "trouble": trouble,
+                "retry_at": roster.retries.get(url),
+            }
             for url, trouble in roster.troubles.items()
         ],
-        "ended": [_described(contact) | {"until": contact.until, "why": contact.why} for contact in roster.recent],
+        "ended": [_ended(contact, names) for contact in roster.recent],
     }
 
 
-def _described(contact: Contact) -> Plain:
+def _ended(contact: Contact, names: Names) -> Plain:
+    todo = "" if contact.error is None else what_to_do(contact.error)
+    return _described(contact, names) | {"until": contact.until, "why": contact.why, "todo": todo}
+
+
+def _described(contact: Contact, names: Names) -> Plain:
     stats = contact.stats
     return {
         "number": contact.number,
@@ -87,6 +101,7 @@ def _described(contact: Contact) -> Plain:
         "name": contact.name,
         "address": contact.address,
         "peer": None if contact.peer is None else author_text(contact.peer),
+        "peer_name": None if contact.peer is None else name_of(names, contact.peer),
         "since": round(contact.since, 3),
         "entries_in": stats.entries_received,
         "entries_out": stats.entries_sent,

@@ -11,13 +11,14 @@ from culm.bamboo.base62 import BASE62_CHARS
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.node.status import holdings
-from culm.store import ReadableStore
+from culm.node.status.asked import Plain
 from culm.store.survey import Only, Order
 from culm.types import Log
 from culm.wire.places import parse_log, parse_number
 
 Query = Mapping[str, str]
-Question = Callable[[ReadableStore], holdings.Plain]
+Question = Callable[..., Plain]
+"""Takes a store, and as ``known`` what only the node knows."""
 _E = TypeVar("_E", bound="StrEnum")
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase  # of base62, by their values
 _HEX_CHARS = 2 * AUTHOR_BYTES
@@ -121,7 +122,8 @@ def _links(query: Query) -> Question:
 
 
 def _evidence(query: Query) -> Question:
-    return partial(holdings.evidence, which=log(query), seq=number(query, "seq", 1, least=1))
+    which, seq = log(query), number(query, "seq", 1, least=1)
+    return lambda store, **_: holdings.evidence(store, which, seq)
 
 
 def _forks(query: Query) -> Question:

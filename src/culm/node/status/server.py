@@ -21,31 +21,43 @@ from culm.errors import ConfigError, NotHeld, StoreError
 from culm.node.network.accepting import listening
 from culm.node.roster import Roster
 from culm.node.status import holdings, queries
+from culm.node.status.asked import following
 from culm.node.status.crowd import Complaints, Crowd, Door
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
 from culm.node.status.overview import NodeCollector, Rates, metrics_text, overview
+from culm.node.status.problems import damaged, unreached
 from culm.node.status.queries import QUESTIONS, Query, Question
 from culm.node.status.reader import Reader, TooBusy
 from culm.node.status.settings import StatusSettings
+from culm.node.status.sources import Sources
+from culm.node.status.vitals import History, LastChange, disk, flow_of
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _HEARTBEAT_SECONDS = 15.0  # Silence after which a comment is sent, because proxies close idle connections.
 _CHANGED_LOGS = 50  # logs named in one message; with more, it only says that there are more
 _MOST_BODY = 1024  # bytes of a request's body, because no address here reads one
+_EXAMINE_SECONDS = 60.0  # Between two looks through the home, because each opens its files.
 _REST = 10  # The totals are computed again after 10 times as long as they took, so that they use a tenth of the thread.
 
 
 class StatusServer:
     """Serves the page while its context is open. ``url`` is its address, with the real port."""
 
-    def __init__(self, roster: Roster, settings: StatusSettings) -> None:
+    def __init__(self, roster: Roster, settings: StatusSettings, sources: Sources | None = None) -> None:
         settings.check()
+        self._sources = sources or Sources()
         self._roster = roster
         self._settings = settings
         self.hub = Hub(settings.most_viewers)
         self.url = ""
         self._rates = Rates()
+        self._history = History()
+        self._changed = LastChange()
+        self._disk: dict[str, int] = {}
+        self._examining = asyncio.Lock()
+        self._findings: list[dict[str, Any]] = []
+        self._examine_at = 0.0  # earliest time to look through the home again
         self._crowd = Crowd(settings)
         self._stack = AsyncExitStack()
         self._totals: tuple[int, dict[str, int]] = (-1, {})
@@ -89,6 +101,9 @@ class StatusServer:
         app.on_response_prepare.append(guard.prepare)
         routes: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             "/api/overview": self._overview,
+            "/api/following": self._following,
+            "/api/history": self._hour,
+            "/api/problems": self._problems,
             "/api/proof": self._proof,
             "/events": self._events,
             "/metrics": self._metrics,
@@ -117,20 +132,54 @@ class StatusServer:
         return web.json_response(await self._now())
 
     async def _now(self) -> dict[str, Any]:
-        return overview(self._roster, self._rates, culm.__version__) | {"totals": await self._held()}
+        totals = await self._held()
+        out_of_reach = unreached(self._roster)
+        sick = sum(finding["level"] == "problem" for finding in self._findings)
+        return overview(self._roster, self._rates, culm.__version__, self._sources.names()) | {
+            "totals": totals,
+            "disk": self._disk,
+            "changed_at": self._changed.at,
+            "problem_count": totals["damaged"] + len(out_of_reach) + sick,
+        }
 
     async def _held(self) -> dict[str, int]:
         """The store's totals, computed again only after a change, and for a tenth of the time at most."""
         change = await self._store.ask(lambda store: store.change())
+        self._changed.noticed(change, self._roster.store_path)
         if change != self._totals[0] and time.monotonic() >= self._totals_at:
             begun = time.monotonic()
             self._totals = change, await self._store.ask(holdings.totals)
+            self._disk = await self._store.ask(disk)
             now = time.monotonic()
             self._totals_at = now + _REST * (now - begun)
         return self._totals[1]
 
     async def _answer(self, question: Callable[[Query], Question], request: web.Request) -> web.StreamResponse:
-        return web.json_response(await self._store.ask(question(request.query)))
+        answer = partial(question(request.query), known=self._sources.known())
+        return web.json_response(await self._store.ask(answer))
+
+    async def _following(self, _request: web.Request) -> web.StreamResponse:
+        return web.json_response(following(self._sources.known()))
+
+    async def _hour(self, _request: web.Request) -> web.StreamResponse:
+        return web.json_response(self._history.plain())
+
+    async def _problems(self, _request: web.Request) -> web.StreamResponse:
+        names = self._sources.names()
+        answer = {
+            "peers": unreached(self._roster),
+            "damaged": await self._store.ask(partial(damaged, names=names)),
+            "findings": await self._examined(),
+        }
+        return web.json_response(answer)
+
+    async def _examined(self) -> list[dict[str, Any]]:
+        """What a doctor finds, looked for once a minute at most, however many viewers ask."""
+        async with self._examining:
+            if time.monotonic() >= self._examine_at:
+                self._findings = await asyncio.to_thread(lambda: list(self._sources.examine()))
+                self._examine_at = time.monotonic() + _EXAMINE_SECONDS
+        return self._findings
 
     async def _proof(self, request: web.Request) -> web.StreamResponse:
         which = queries.log(request.query)
@@ -160,6 +209,7 @@ class StatusServer:
         change, told, quiet = -1, b"", 0.0
         while True:
             self._rates.update(self._roster.contacts(), time.monotonic())
+            self._history.update(flow_of(self._roster), time.monotonic())
             if len(self.hub):
                 with suppress(StoreError):  # busy or locked now; the next tick tries again
                     last, logs = await self._store.ask(partial(holdings.changes, since=change, most=_CHANGED_LOGS))

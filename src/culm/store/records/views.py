@@ -9,7 +9,7 @@ import sqlite3
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, islice, pairwise
 from sys import maxsize
 
 from culm.errors import StoreDamaged
@@ -35,23 +35,29 @@ class RecordSets:
 
     @contextmanager
     def record_set(
-        self, view: View, *, log: Log | None = None, only: Callable[[Log], bool] | None = None
+        self,
+        view: View,
+        *,
+        log: Log | None = None,
+        only: Callable[[Log], bool] | None = None,
+        hidden: Iterable[Log] = (),
     ) -> Iterator[Storage]:
         """The records of a view as they are now, to reconcile with another set, for as long as the block lasts.
 
-        With ``log`` only the records of one log, with ``only`` those of the logs for which it returns true. The index
-        has no sums for such sets: they are built in memory, from the entries of these logs.
+        With ``log`` only the records of one log, with ``only`` those of the logs for which it returns true, without
+        those of ``hidden``. If less than half of the records are left out, the index is read around them. It has no
+        sums for smaller sets: they are built in memory, from the entries of their logs. ``only`` is asked of every log
+        of the store; to name the hidden ones costs nothing for the others.
 
         The set has a connection of its own, so it may be used in another thread than the store.
         """
         own = open_database(self._database.path, read_only=True)
         try:
             with own.snapshot() as connection:
-                if log is None and only is None:
-                    yield RecordSet(connection, view)
+                if log is not None:
+                    yield _set_of(_rows_of_log(connection, view, log))
                 else:
-                    logs = [log] if log is not None else filter(only, _every_log(connection))
-                    yield _set_of(row for each in logs for row in _rows_of_log(connection, view, each))
+                    yield _all_but(connection, view, only, hidden)
         finally:
             own.close()
 
@@ -86,7 +92,10 @@ class RecordSets:
 
 
 class RecordSet(Storage):
-    """The records of a view as a ``culm.negentropy.Storage``, within a reading transaction."""
+    """The records of a view as a ``culm.negentropy.Storage``, within a reading transaction.
+
+    ``hide`` takes records out again. They cost memory, and each read of a block a look, so they should be the fewer.
+    """
 
     def __init__(self, connection: sqlite3.Connection, view: View) -> None:
         self._db = connection
@@ -98,12 +107,29 @@ class RecordSet(Storage):
         rows = all_rows(connection.execute(query, (self._kind,)), BYTES, COUNT, BYTES)
         self._query = f"SELECT key FROM records WHERE kind = ? AND key >= ?{condition} ORDER BY key LIMIT ?"
         self._firsts: list[bytes] = [row[0] for row in rows]
-        self._starts: list[int] = [0, *accumulate(row[1] for row in rows)]
-        self._totals: list[int] = [0, *accumulate(int.from_bytes(row[2], "little") for row in rows)]
-        if not rows or self._starts[-1] > maxsize:
-            raise StoreDamaged(_DAMAGED)
+        self._counts: list[int] = [row[1] for row in rows]
+        self._hidden: dict[int, set[bytes]] = {}  # keys, by block
         self._blocks: dict[int, list[bytes]] = {}
         self._sums: dict[int, list[int]] = {}
+        self._add_up(self._counts, [int.from_bytes(row[2], "little") for row in rows])
+        if not rows or self._starts[-1] > maxsize:
+            raise StoreDamaged(_DAMAGED)
+
+    def _add_up(self, counts: Iterable[int], totals: Iterable[int]) -> None:
+        """Where each block begins, and the sum of the ids in front of it."""
+        self._starts: list[int] = [0, *accumulate(counts)]
+        self._totals: list[int] = [0, *accumulate(totals)]
+
+    def hide(self, records: Iterable[tuple[int, bytes]]) -> None:
+        """Leave records out, given as timestamps and ids. To be called once, before anything is read."""
+        counts, totals = [*self._counts], [after - before for before, after in pairwise(self._totals)]
+        for timestamp, identity in records:
+            key = record_key(timestamp, identity)
+            number = bisect_right(self._firsts, key) - 1
+            self._hidden.setdefault(number, set()).add(key)
+            counts[number] -= 1
+            totals[number] -= int.from_bytes(identity, "little")
+        self._add_up(counts, totals)
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -166,9 +192,12 @@ class RecordSet(Storage):
                 oldest = next(iter(self._blocks))
                 del self._blocks[oldest]
                 self._sums.pop(oldest, None)
-            count = self._starts[number + 1] - self._starts[number]
+            count = self._counts[number]
             rows = all_rows(self._db.execute(self._query, (self._kind, self._firsts[number], count)), KEY)
             block = [key for (key,) in rows]
+            if hidden := self._hidden.get(number):
+                count -= len(hidden)
+                block = [key for key in block if key not in hidden]
             if len(block) != count:
                 raise StoreDamaged(_DAMAGED)
             self._blocks[number] = block
@@ -176,6 +205,22 @@ class RecordSet(Storage):
 
 
 # -- sets of some logs ----------------------------------------------------------------------------------------------
+
+
+def _all_but(
+    connection: sqlite3.Connection, view: View, only: Callable[[Log], bool] | None, hidden: Iterable[Log]
+) -> Storage:
+    """The records of all logs for which ``only`` returns true (None: of all), without those that are hidden."""
+    index, left_out = RecordSet(connection, view), {*hidden}
+    if only is not None:
+        left_out |= {log for log in _every_log(connection) if not only(log)}
+    most = len(index) // 2
+    rows = list(islice(_rows_of_logs(connection, view, left_out), most + 1))
+    if len(rows) > most:
+        shown = [log for log in _every_log(connection) if log not in left_out]
+        return _set_of(_rows_of_logs(connection, view, shown))
+    index.hide((from_sql(at), identity) for at, identity in rows)
+    return index
 
 
 def _set_of(rows: Iterable[tuple[int, bytes]]) -> Storage:
@@ -188,6 +233,11 @@ def _set_of(rows: Iterable[tuple[int, bytes]]) -> Storage:
 def _every_log(connection: sqlite3.Connection) -> list[Log]:
     rows = all_rows(connection.execute("SELECT author, log_id FROM logs"), BYTES, LOG_ID)
     return [(author, from_sql(log_id)) for author, log_id in rows]
+
+
+def _rows_of_logs(connection: sqlite3.Connection, view: View, logs: Iterable[Log]) -> Iterator[tuple[int, bytes]]:
+    for log in logs:
+        yield from _rows_of_log(connection, view, log)
 
 
 def _rows_of_log(connection: sqlite3.Connection, view: View, log: Log) -> Iterable[tuple[int, bytes]]:

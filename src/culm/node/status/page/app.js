@@ -1,15 +1,18 @@
 // The frame around the views: which one is shown, what all of them are told, and the figures above.
 
 import { h, replace, copyButton } from "/dom.js";
-import { brief, duration, number } from "/format.js";
+import { duration, number } from "/format.js";
 import { follow } from "/live.js";
 import { forksView } from "/forks.js";
 import { logView } from "/log.js";
 import { logsView } from "/logs.js";
+import { keyText } from "/names.js";
 import { peersView } from "/peers.js";
+import { problemsView } from "/problems.js";
 
-const VIEWS = { logs: logsView, log: logView, peers: peersView, forks: forksView };
-const NAMES = { logs: "Logs", peers: "Peers", forks: "Forks" };
+const VIEWS = { logs: logsView, log: logView, peers: peersView, forks: forksView, problems: problemsView };
+const NAMES = { logs: "Logs", peers: "Peers", forks: "Forks", problems: "Problems" };
+const ALARMING = ["forks", "problems"];
 const at = (id) => document.getElementById(id);
 
 let view = null;
@@ -38,6 +41,7 @@ function navigation() {
     logs: overview.totals.logs,
     peers: overview.session_count,
     forks: overview.totals.forked,
+    problems: overview.problem_count,
   };
   const current = view?.name === "log" ? "logs" : view?.name;
   replace(
@@ -49,7 +53,7 @@ function navigation() {
           href: `#/${name}`,
           "data-key": name,
           "aria-current": name === current ? "page" : null,
-          class: name === "forks" && counts?.forks ? "alarm" : null,
+          class: ALARMING.includes(name) && counts?.[name] ? "alarm" : null,
         },
         label,
         counts && h("span", { class: "count" }, number(counts[name])),
@@ -62,7 +66,7 @@ function frame() {
   replace(
     at("who"),
     h("span", { class: "faint" }, "identity "),
-    h("code", { title: overview.identity }, brief(overview.identity)),
+    h("span", {}, keyText(overview.identity, overview.identity_name)),
     copyButton("Copy", overview.identity, "Copy the node's identity"),
   );
   const seconds = Date.now() / 1000 - overview.started;
@@ -90,6 +94,13 @@ function told(kind, value) {
   }
   view?.told?.(kind, value);
 }
+
+// Moments to come are counted down here, because nothing is sent while nothing changes.
+setInterval(() => {
+  for (const element of document.querySelectorAll(".retry")) {
+    element.textContent = `retry in ${duration(Math.max(0, element.dataset.moment - Date.now() / 1000))}`;
+  }
+}, 1000);
 
 const WORDS = { on: "live", off: "connection lost, trying again" };
 

@@ -8,7 +8,7 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -22,7 +22,7 @@ export const s = (tag, attributes, ...children) => fill(document.createElementNS
 export function replace(element, ...children) {
   const active = element.contains(document.activeElement) ? document.activeElement : null;
   const key = active?.dataset.key;
-  element.replaceChildren(...children.flat().filter((child) => child));
+  element.replaceChildren(...children.flat(3).filter((child) => child));
   if (key) [...element.querySelectorAll("[data-key]")].find((found) => found.dataset.key === key)?.focus();
 }
 

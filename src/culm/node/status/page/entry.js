@@ -1,15 +1,22 @@
 // What is known of the chosen entry, and of its certificate pool.
 
+import { cellWords } from "/cells.js";
 import { copyButton, h, s } from "/dom.js";
 import { brief, count, number, size } from "/format.js";
-import { CELLS, glyph, letter } from "/legend.js";
+import { glyph, letter } from "/legend.js";
 
 const KINDS = {
   f: "Verified, with its payload",
   b: "Verified; its payload is not here",
+  bm: "Verified; its payload is asked for and has not come yet",
+  bu: "Verified; its payload is not asked for",
+  bg: "Verified; its payload was forgotten: deleted here on purpose, and not asked for again",
+  bd: "Verified; its payload was damaged on this disk, so it was deleted, and is asked for again",
   w: "Held, but not verified yet: entries that connect it to entry 1 are missing",
   x: "Not trusted: it stands at or after the position of a fork, or of a false size",
   n: "Not held here",
+  nm: "Missing: it is asked for and has not come yet",
+  nu: "Not held here, and not asked for",
 };
 
 /** The chosen entry, and the pool with which it is verified; `choose(seq)` goes to another one; `tick` is shown below. */
@@ -34,13 +41,13 @@ export function entryFacts(links, choose, tick) {
           class: "chip",
           "data-key": `chip ${seq}`,
           onclick: () => choose(seq),
-          "aria-label": `Entry ${number(seq)}: ${CELLS[letter(links.held[seq])][1]}`,
+          "aria-label": `Entry ${number(seq)}: ${cellWords(letter(links.held[seq]), links.lacks[seq])}`,
           "aria-current": seq === links.chosen ? "true" : null,
         },
         s(
           "svg",
           { viewBox: "-9 -9 18 18", width: 16, height: 16, "aria-hidden": "true" },
-          glyph(letter(links.held[seq])),
+          glyph(letter(links.held[seq]), 0, 0, 7, links.lacks[seq]),
         ),
         number(seq),
       ),
@@ -52,7 +59,7 @@ export function entryFacts(links, choose, tick) {
       "div",
       {},
       h("h3", {}, `Entry ${number(links.chosen)}`),
-      h("p", {}, `${KINDS[kind]}.`),
+      h("p", {}, `${KINDS[kind + links.lacks[links.chosen]] ?? KINDS[kind]}.`),
       tick,
       entry &&
         h(
@@ -61,7 +68,6 @@ export function entryFacts(links, choose, tick) {
           row("hash", hash(entry.hash)),
           row("payload", `${size(entry.size)}, `, ...hash(entry.payload_hash)),
           entry.payload === "partial" && row("of it held", size(entry.payload_held)),
-          entry.payload === "forgotten" && row("payload", "deleted here on purpose"),
           entry.is_end && row("end", "this entry ends the log"),
         ),
     ),

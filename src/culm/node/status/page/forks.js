@@ -4,6 +4,7 @@ import { ask, throttled } from "/api.js";
 import { copyButton, h, replace } from "/dom.js";
 import { brief, count, number, size } from "/format.js";
 import { empty, trouble } from "/legend.js";
+import { keyText } from "/names.js";
 
 const PAGE = 10;
 
@@ -114,7 +115,7 @@ export function forksView(root, _rest, query) {
             h(
               "a",
               { href: `#/log/${log.author}/${log.id}`, "data-key": log.log },
-              h("code", { title: log.log }, brief(log.author)),
+              keyText(log.author, log.name),
               ` / ${log.id}`,
             ),
             h("span", { class: "badge bad" }, `forked at ${number(log.forked_at)}`),

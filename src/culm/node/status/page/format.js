@@ -32,7 +32,7 @@ export const ago = (moment) => `${duration(Date.now() / 1000 - moment)} ago`;
 
 /** A long name shortened in its middle. */
 export const brief = (text, start = 10, end = 4) =>
-  text.length > start + end + 1 ? `${text.slice(0, start)}…${text.slice(-end)}` : text;
+  text.length > start + end + 1 ? `${text.slice(0, start)}…${text.slice(text.length - end)}` : text;
 
 /** From one number to another. */
 export const span = (low, high) => (low === high ? number(low) : `${number(low)}–${number(high)}`);

@@ -1,9 +1,10 @@
 // The link graph of a log: every entry links to the one before it and, farther back, to one more (its lipmaalink).
 // The certificate pool of the chosen entry is what someone needs to verify it without the rest of the log.
 
+import { cellWords } from "/cells.js";
 import { s } from "/dom.js";
 import { number } from "/format.js";
-import { CELLS, glyph, letter } from "/legend.js";
+import { glyph, letter } from "/legend.js";
 
 const PAD = 26;
 const BELOW = 46;
@@ -48,7 +49,7 @@ export function graph(links, width, choose) {
     const kind = letter(links.held[seq]);
     const beyond = BigInt(seq) > BigInt(links.greatest);
     const chosen = seq === links.chosen;
-    const words = `Entry ${number(seq)}: ${CELLS[kind][1]}${pool.has(seq) ? "; in the certificate pool" : ""}${chosen ? "; chosen" : ""}`;
+    const words = `Entry ${number(seq)}: ${cellWords(kind, links.lacks[seq])}${pool.has(seq) ? "; in the certificate pool" : ""}${chosen ? "; chosen" : ""}`;
     return s(
       "g",
       {
@@ -70,7 +71,7 @@ export function graph(links, width, choose) {
         height: 46,
       }),
       pool.has(seq) && s("circle", { class: "halo", cx: x(seq), cy: base, r: chosen ? 14 : 11 }),
-      glyph(kind, x(seq), base),
+      glyph(kind, x(seq), base, 7, links.lacks[seq]),
     );
   }
 

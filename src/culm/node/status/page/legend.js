@@ -1,16 +1,7 @@
 // The words and signs for what is held, the same everywhere.
 
+import { cellPicture, CELLS, cellWords, LACKS } from "/cells.js";
 import { h, s } from "/dom.js";
-
-/** What a cell's letter means: a class for its looks, and words. */
-export const CELLS = {
-  f: ["full", "entries and payloads are here"],
-  b: ["bare", "entries are here, payloads are missing"],
-  p: ["part", "some entries are here"],
-  w: ["waiting", "held, but cannot be verified yet"],
-  x: ["invalid", "not trusted: at or after a fork"],
-  n: ["none", "missing"],
-};
 
 /** What is held at a number, as a cell's letter. */
 export function letter(mark) {
@@ -20,38 +11,57 @@ export function letter(mark) {
   return mark.payload === "complete" ? "f" : "b";
 }
 
-/** The sign of an entry in a drawing, around a point. */
-export function glyph(kind, x = 0, y = 0, r = 7) {
-  const name = CELLS[kind][0];
+/** The sign of an entry in a drawing, around a point; inside is why its payload is not here, if it is not. */
+export function glyph(kind, x = 0, y = 0, r = 7, lack = ".") {
+  const ring = () => [s("circle", { cx: x, cy: y, r: r - 1 })];
   const shapes = {
     f: () => [s("circle", { cx: x, cy: y, r })],
-    b: () => [s("circle", { cx: x, cy: y, r: r - 1 })],
-    p: () => [s("circle", { cx: x, cy: y, r: r - 1 })],
-    n: () => [s("circle", { cx: x, cy: y, r: r - 1 })],
+    b: ring,
+    p: ring,
+    n: () => [s("circle", { cx: x, cy: y, r: lack === "u" ? r - 4 : r - 1 })],
     w: () => [s("path", { d: `M${x} ${y - r}l${r} ${r}l${-r} ${r}l${-r} ${-r}z` })],
     x: () => [
       s("rect", { x: x - r + 1, y: y - r + 1, width: 2 * r - 2, height: 2 * r - 2, rx: 2 }),
       s("path", { class: "cross", d: `M${x - 3} ${y - 3}l6 6m0 -6l-6 6` }),
     ],
   };
-  return s("g", { class: `glyph k-${name}` }, shapes[kind]());
+  const inside = {
+    m: () => s("circle", { class: "mark", cx: x, cy: y, r: 2 }),
+    g: () => s("path", { class: "mark", d: `M${x - 3.5} ${y}h7` }),
+    d: () => s("path", { class: "mark", d: `M${x} ${y - 3.5}v3m0 2.5v1.5` }),
+  };
+  return s(
+    "g",
+    { class: `glyph k-${CELLS[kind][0]} l-${LACKS[lack]?.[0]}` },
+    shapes[kind](),
+    kind === "b" && inside[lack]?.(),
+  );
 }
 
-/** An explanation of cells, or of entries in a drawing. */
-export function legend(kinds, drawing = false) {
+// A reason is shown at a cell that has it alone: entries lack wholly, payloads beside their entries.
+const SHOWN_AT = { m: "n", u: "n", g: "b", d: "b" };
+
+/** An explanation of the letters of cells, or of entries in a drawing. */
+export function legend(letters, drawing = false) {
+  const pair = (letter) => (SHOWN_AT[letter] ? [SHOWN_AT[letter], letter] : [letter, "."]);
   return h(
     "ul",
     { class: "legend", "aria-label": "Legend" },
-    [...kinds].map((kind) =>
-      h(
+    [...letters].map((letter) => {
+      const [kind, lack] = pair(letter);
+      return h(
         "li",
-        {},
+        { "data-letter": letter },
         drawing
-          ? s("svg", { viewBox: "-9 -9 18 18", width: 18, height: 18, "aria-hidden": "true" }, glyph(kind))
-          : h("span", { class: `cell k-${CELLS[kind][0]}`, "aria-hidden": "true" }),
-        CELLS[kind][1],
-      ),
-    ),
+          ? s(
+              "svg",
+              { viewBox: "-9 -9 18 18", width: 18, height: 18, "aria-hidden": "true" },
+              glyph(kind, 0, 0, 7, lack),
+            )
+          : cellPicture(kind, lack),
+        LACKS[letter]?.[1] ?? cellWords(kind),
+      );
+    }),
   );
 }
 
@@ -98,7 +108,8 @@ export function introduction() {
         h("b", {}, "entry"),
         " without its ",
         h("b", {}, "payload"),
-        " (the content), or some entries only. That is normal: the entries that it has can still be verified.",
+        " (the content), or some entries only. That is normal: the entries that it has can still be verified, and " +
+          "not everything is asked for.",
       ),
       h(
         "p",

@@ -1,6 +1,7 @@
 // One log: what is held of it, its links, the chosen entry, its forks.
 
 import { ask, throttled } from "/api.js";
+import { badges } from "/badges.js";
 import { field, markChosen } from "/coverage.js";
 import { copyButton, h, replace, roving } from "/dom.js";
 import { entryFacts } from "/entry.js";
@@ -8,7 +9,8 @@ import { count, number, span } from "/format.js";
 import { forkCard } from "/forks.js";
 import { entriesIn, graph } from "/graph.js";
 import { legend, trouble } from "/legend.js";
-import { badges } from "/logs.js";
+import { keyName } from "/names.js";
+import { ruleWords } from "/rules.js";
 import { verifyHere } from "/verify.js";
 
 const CELLS_SHOWN = 240;
@@ -90,11 +92,13 @@ export function logView(root, [author, id], query) {
         "Log ",
         h("b", {}, found.id),
         " of ",
+        found.name && keyName(found.name),
         h("code", {}, found.author),
         " ",
         copyButton("Copy", found.log, "Copy the log's name"),
       ),
       h("p", { class: "badges" }, badges(found)),
+      h("p", { class: "rule" }, h("span", { class: "faint" }, "Asked for: "), ruleWords(found.rule)),
       h(
         "dl",
         { class: "tiles" },
@@ -120,7 +124,7 @@ export function logView(root, [author, id], query) {
         cover();
       }
     };
-    const kinds = new Set(coverage.cells);
+    const letters = new Set(coverage.cells + coverage.lacks);
     const each = coverage.starts.length > 1 ? BigInt(coverage.starts[1]) - BigInt(coverage.starts[0]) : 1n;
     replace(
       picture,
@@ -147,7 +151,7 @@ export function logView(root, [author, id], query) {
           ),
       ),
       field(coverage, zoom),
-      legend([..."fbpwxn"].filter((kind) => kinds.has(kind))),
+      legend([..."fbpwxmugd"].filter((letter) => letters.has(letter))),
     );
     markChosen(picture, at.seq);
   }
@@ -229,7 +233,7 @@ export function logView(root, [author, id], query) {
       ),
       bar,
       drawing,
-      legend("fbwxn", true),
+      legend("fbwxmugd", true),
       facts,
     ),
   );

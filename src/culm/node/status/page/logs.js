@@ -1,31 +1,18 @@
 // The list of logs: each with a small picture of what is held of it.
 
 import { ask, throttled } from "/api.js";
+import { badges } from "/badges.js";
 import { strip } from "/coverage.js";
 import { h, replace } from "/dom.js";
-import { brief, count, number } from "/format.js";
+import { count, number } from "/format.js";
+import { follows } from "/follows.js";
 import { empty, introduction, legend, trouble } from "/legend.js";
+import { keyText } from "/names.js";
+import { vitals } from "/vitals.js";
 
 const ORDERS = { recent: "changed last", name: "author", entries: "most entries", missing: "most missing" };
 const ONLY = { all: "All", gaps: "With gaps", forked: "Forked", waiting: "Waiting" };
 const PAGE = 25;
-
-/** What is to be said of a log in a word or two. */
-export function badges(log) {
-  const found = [];
-  const add = (kind, text) => found.push(h("span", { class: `badge ${kind}` }, text));
-  if (log.forked_at !== null) add("bad", `forked at ${number(log.forked_at)}`);
-  else if (log.invalid_from !== null) add("bad", `not trusted from ${number(log.invalid_from)}`);
-  if (log.waiting) add("warn", `${number(log.waiting)} waiting`);
-  if (log.certified !== null && log.certified < log.entries)
-    add("gap", `${number(log.entries - log.certified)} not certified`);
-  if (log.missing !== "0") add("gap", `${count(log.missing, "entry", "entries")} missing`);
-  if (log.entries > log.payloads) add("gap", `${count(log.entries - log.payloads, "payload")} missing`);
-  if (log.ended) add("plain", "ended");
-  if (!found.length) add("good", "complete");
-  for (const clump of log.clumps ?? []) add("plain", clump === "(no clump)" ? clump : `in ${clump}`);
-  return found;
-}
 
 /** The address of a log's own view. */
 export const logHref = (log, seq) => `#/log/${log.author}/${log.id}${seq ? `?seq=${seq}` : ""}`;
@@ -37,8 +24,8 @@ function row(log) {
     h(
       "a",
       { class: "row", href: logHref(log), "data-key": log.log },
-      h("span", { class: "name" }, h("code", { title: log.log }, brief(log.author)), h("b", {}, ` / ${log.id}`)),
-      strip(log.cells, log.greatest),
+      h("span", { class: "name" }, keyText(log.author, log.name), h("b", {}, ` / ${log.id}`)),
+      strip(log.cells, log.lacks, log.greatest),
       h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
       h("span", { class: "badges" }, badges(log)),
     ),
@@ -62,8 +49,8 @@ function tiles(totals) {
     tile(
       totals.gaps,
       "logs with gaps",
-      totals.gaps ? "gap" : "",
-      "An entry or a payload below the newest entry is not here",
+      "",
+      "An entry or a payload below the newest entry is not here, whether it is asked for or not",
     ),
     tile(
       totals.waiting,
@@ -93,6 +80,7 @@ export function logsView(root, _rest, query) {
   const asked = { order: "recent", only: "all", search: "", offset: 0, ...Object.fromEntries(query) };
   const figures = h("div", { class: "figures-of-all" });
   const list = h("div", { "aria-live": "off" });
+  const pulse = vitals();
   let drawn = "";
 
   const change = (part) => {
@@ -204,12 +192,14 @@ export function logsView(root, _rest, query) {
   root.append(
     introduction(),
     figures,
+    pulse.panel,
+    follows(),
     h(
       "section",
       { class: "panel" },
       h("h2", {}, "Logs"),
       h("div", { class: "tools" }, search, only, h("label", {}, "sorted by ", order)),
-      legend("fbpwxn"),
+      legend("fbpwxmugd"),
       list,
     ),
   );
@@ -217,8 +207,10 @@ export function logsView(root, _rest, query) {
   refresh();
   return {
     told(kind, value) {
-      if (kind === "overview") replace(figures, tiles(value.totals));
-      else refresh();
+      if (kind === "overview") {
+        replace(figures, tiles(value.totals));
+        pulse.told(value);
+      } else refresh();
     },
   };
 }

@@ -1,12 +1,14 @@
 // The peers of the node: open sessions, peers it stays connected to, its addresses, and past sessions.
 
-import { h, replace } from "/dom.js";
-import { ago, brief, count, duration, number, size } from "/format.js";
+import { copyButton, h, replace } from "/dom.js";
+import { ago, count, duration, number, size } from "/format.js";
 import { empty } from "/legend.js";
+import { addressText, keyText } from "/names.js";
+import { retry } from "/problems.js";
 
 const who = (session) =>
   session.peer
-    ? h("code", { title: session.peer }, brief(session.peer))
+    ? h("span", {}, keyText(session.peer, session.peer_name), copyButton("Copy", session.peer, "Copy the peer's key"))
     : h("span", {}, session.name === "a caller" ? "called us" : "we called");
 
 function flow(label, arrow, bytes, rate, entries, entryRate) {
@@ -78,9 +80,11 @@ function contact(peer) {
   return h(
     "li",
     {},
-    h("code", {}, peer.url),
+    peer.name !== peer.url && h("b", {}, peer.name),
+    h("span", {}, addressText(peer.url)),
     h("span", { class: `badge ${state[0]}` }, state[1]),
     !peer.connected && peer.trouble && h("span", { class: "faint" }, peer.trouble),
+    !peer.connected && retry(peer.retry_at),
   );
 }
 
@@ -144,7 +148,7 @@ export function peersView(root) {
       part(
         "Listens at",
         "Nowhere: it only calls others.",
-        now.listeners.map((url) => h("li", {}, h("code", {}, url))),
+        now.listeners.map((url) => h("li", {}, h("span", {}, addressText(url)))),
       ),
       part("Keeps contact with", "No peers are named; this node waits to be called.", now.peers.map(contact)),
       part("Sessions that ended", "None since the node was started.", now.ended.map(ended)),

@@ -1,0 +1,64 @@
+"""The pages with figures: what they show is what was measured, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench import page
+from bench.harness import Figure, median_rate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORD = json.loads(page.RECORD.read_text(encoding="utf-8"))
+TEXT = """Before.
+
+<!-- figures: speed -->
+stale
+<!-- end of figures -->
+After.
+"""
+
+
+@pytest.mark.parametrize("place", page.PAGES, ids=lambda place: place.name)
+def test_the_pages_show_what_was_measured(place: Path) -> None:
+    """No figure was copied by hand or is left from an earlier run: ``python -m bench.page`` would change nothing."""
+    text = place.read_text(encoding="utf-8")
+    assert text == page.written(text, RECORD)
+    assert "<!-- figures: " in text
+
+
+def test_what_is_kept_comes_back_as_a_table(tmp_path: Path) -> None:
+    """A table has the commit, the day and the command, and of each figure its value, what is beside it, its runs."""
+    path = tmp_path / "figures.json"
+    page.keep("other", [Figure("size", 1, "kB")], path)
+    page.keep("speed", [Figure("stale", 1, "s")], path)
+    taken = median_rate("rate", 1000, "entries/s", [0.25, 0.1, 0.5], "a bare loop", 0.512)
+    page.keep("speed", [taken, Figure("bytes", 12.345, "MB", goal=3)], path)
+    written = page.written(TEXT, json.loads(path.read_text(encoding="utf-8")))
+    assert re.search(r"Commit `[0-9a-f]{8}\+?`, \d{4}-\d\d-\d\d, with(out)? the native core: ", written)
+    assert written.startswith("Before.\n\n<!-- figures: speed -->\n")
+    assert written.endswith(
+        "`make bench BENCH_ARGS=speed`\n\n| what | figure | beside | runs |\n|---|---|---|---|\n"
+        "| rate | 4,000 entries/s | 0.51 x a bare loop | 2,000 to 10,000 |\n"
+        "| bytes | 12.3 MB |  |  |\n\n<!-- end of figures -->\nAfter.\n"
+    )
+
+
+def test_a_benchmark_that_was_not_run_is_named() -> None:
+    """A page that asks for figures which nobody measured is not written."""
+    with pytest.raises(KeyError, match="speed"):
+        page.written(TEXT, {})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.934, "0.93"), (9.996, "10.00"), (12.345, "12.3"), (99.0, "99"), (10518.6, "10,519"), (0, "0")],
+)
+def test_numbers(value: float, text: str) -> None:
+    """Three digits say enough, and whole numbers stay whole."""
+    assert page.number(value) == text

@@ -37,7 +37,7 @@ def ascending(entries: list[Entry]) -> list[Entry]:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @pytest.mark.parametrize("prune_from", [0, 1, 256])
 def test_verdicts(prune_from: int, data: st.DataObject) -> None:
     """For any part of any log, with forks, ends and gaps, the verdicts and the fork's position are the definition's.

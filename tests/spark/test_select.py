@@ -94,7 +94,7 @@ def test_random_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int)
     logs = RandomLogs(seed=seed, count=30)
     (tmp_path / "inputs").mkdir()
     found = rows_of(logs.write(tmp_path / "inputs"))
-    requests = requests_for(logs, draw, 20)
+    requests = requests_for(logs, draw, 12)
     with SQLiteStore(tmp_path / "store") as store:
         store.add(logs.items)
         wanted, missing, beyond = expected(store, requests)

@@ -512,8 +512,8 @@ def test_wrong_addresses(text: str, message: str) -> None:
         PeerUrl.parse(text)
 
 
-def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
-    """After some sessions that failed, or whose peers said much, and not after each, what refers to itself goes."""
+def collected_after(party: Party, calls: list[bytes]) -> list[int]:
+    """How often a node has collected its garbage, after each of some calls that say no more than this."""
     collected: list[int] = []
     surroundings = replace(SURROUNDINGS, collect=lambda: collected.append(1))
     limits = replace(CONFIG.limits, penalty_seconds=0.0)
@@ -526,16 +526,24 @@ def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
         await asyncio.sleep(0.1)  # The node notes how the session has ended.
         return len(collected)
 
-    async def main() -> tuple[list[int], list[int]]:
+    async def main() -> list[int]:
         at = PeerUrl.parse("intervals://127.0.0.1:0", may_be_zero=True)
-        async with serving(parties[0], config, at=at) as url:
-            failing = [await call(url, b"\xff" * 100 if number < 64 else b"") for number in range(70)]
-            collected.clear()
-            return failing, [await call(url, b"\xc0\x00" * 150_000) for _ in range(5)]  # grants of no bytes
+        async with serving(party, config, at=at) as url:
+            return [await call(url, data) for data in calls]
 
-    failing, talking = run(main)
+    return run(main)
+
+
+def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
+    """After some sessions that failed, and not after each, what only refers to itself goes."""
+    failing = collected_after(parties[0], [*(64 * [b"\xff" * 100]), *(6 * [b""])])
     assert [failing.index(1), failing.index(2), failing[-1]] == [31, 63, 2]
-    assert talking == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.slow
+def test_what_long_talks_leave_is_collected(parties: list[Party]) -> None:
+    """The same after sessions whose peers said much."""
+    assert [0, 0, 0, 0, 1] == collected_after(parties[0], 5 * [b"\xc0\x00" * 150_000])  # grants of no bytes
 
 
 def test_lost_when_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ pytestmark = [
 WIDE, DOCS, NARROW = 1600, 1100, 360
 LOOKS = [(NARROW, True), (WIDE, False)]
 if "CULM_SCREENSHOTS" in os.environ:
-    LOOKS += [(NARROW, False), (WIDE, True), (DOCS, False)]
+    LOOKS += [(NARROW, False), (WIDE, True), (DOCS, False), (DOCS, True)]
 
 
 FAINT = """

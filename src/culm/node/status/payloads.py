@@ -2,7 +2,7 @@
 
 What an author wrote is the most hostile thing that a page can show, so a browser never gets it as a document. A
 download is an attachment of bytes without a type, which no browser opens by itself, and the headers of every answer
-forbid to guess one (``culm.node.status.guard``). A preview is a string inside JSON, of which the page makes text. A
+forbid to guess one (``culm.node.status.guard``). A preview is a string inside JSON, which the page shows as text. A
 sealed payload is for its readers alone: the node has no key and opens nothing, so the preview says that it is sealed,
 and the download has the sealed bytes.
 """
@@ -21,7 +21,7 @@ from culm.node.status.sources import Sources
 from culm.store import ReadableStore, State, StoredEntry
 from culm.wire.places import log_text
 
-SHOWN_BYTES = 4096  # of a text: a screen or two. Whoever wants more downloads it.
+SHOWN_BYTES = 4096  # Of a text: a screen or two; the download has the rest.
 _HEX_BYTES = 256  # of anything else, because few people read more of it
 _SLICE_BYTES = 256 * 1024  # read from the store at once, so that other viewers do not wait for a large payload
 _LAYOUT = "\t\n\r"  # control characters that a text has

@@ -183,7 +183,7 @@ class Node:
         listen += ["--web-origins", PAGE, "--web-token-file", str(tokens_of(home))]
         listen += ["--web-certificate-file", str(certificate), "--web-key-file", str(secret)]
         call = ["nice", "-n", "5", sys.executable, "-m", "culm.cli", "--home", str(home)]
-        call += ["serve", "--clump", clump.decode(), "--http", "127.0.0.1:0", *listen]
+        call += ["serve", "--clump", clump.decode(), "--http", "127.0.0.1:0", "--http-payloads", *listen]
         call += ["--log-format", "json", "--verbose", *options]
         if kind.startswith("quotas"):
             call += ["--quota", str(QUOTA), "--author-quota", str(AUTHOR_QUOTA)]

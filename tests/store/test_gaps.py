@@ -74,7 +74,7 @@ def lossy(store: SQLiteStore, seed: int) -> tuple[LogBuilder, Log]:
 WISHES = [
     EVERYTHING,
     Wanted((), lambda _seq, _size: False),
-    Wanted(((1, 1), (4, 4), (20, 50)), lambda seq, size: 20 <= seq <= 50 and size % 2 == 0),
+    Wanted(((1, 1), (4, 4), (20, 50)), lambda seq, size: 20 <= seq <= 50 and size % 2 == 0, by_size=True),
 ]
 
 

@@ -233,7 +233,8 @@ async def _status_page(settings: Settings, node: NodeService, home: Home, config
         examine=lambda: [asdict(finding) for finding in findings_of(home, config, quick=True) if finding.level != "ok"],
         is_sealed=is_sealed,
     )
-    async with status_server(node, StatusSettings.parse(settings["http"], token), sources) as page:
+    of_page = StatusSettings.parse(settings["http"], token, payloads=settings["http_payloads"])
+    async with status_server(node, of_page, sources) as page:
         print(f"status {page.url}", flush=True)
         yield
 

@@ -133,7 +133,7 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
         " quotas of 10 GB in all and 1 GB for each author",
     )
     _add_settings(parser, NODE, quota="SIZE", author_quota="SIZE")
-    _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE")  # noqa: S106 - a metavar
+    _add_settings(parser, NODE, http="HOST:PORT", http_token_file="FILE", http_payloads=None)  # noqa: S106 - a metavar
     group = parser.add_argument_group("with ws:// and wss://")
     _add_settings(group, NODE, web_origins="ORIGIN", web_exchange=None, web_token_file="FILE")  # noqa: S106 - a metavar
     _add_settings(group, NODE, web_certificate_file="FILE", web_key_file="FILE")

@@ -50,7 +50,40 @@ pytestmark = [
 WIDE, DOCS, NARROW = 1600, 1100, 360
 LOOKS = [(NARROW, True), (WIDE, False)]
 if "CULM_SCREENSHOTS" in os.environ:
-    LOOKS += [(NARROW, False), (WIDE, True), (DOCS, False)]
+    LOOKS += [(NARROW, False), (WIDE, True), (DOCS, False), (DOCS, True)]
+
+
+FAINT = """
+const light = (text) => {
+  const parts = text.match(/[\\d.]+/g).map(Number);
+  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const [r, g, b] = parts.slice(0, 3).map((v) => linear(v / 255));
+  return { value: 0.2126 * r + 0.7152 * g + 0.0722 * b, clear: parts[3] === 0 };
+};
+const behind = (element) => {
+  for (let one = element; one; one = one.parentElement) {
+    const found = light(getComputedStyle(one).backgroundColor);
+    if (!found.clear) return found.value;
+  }
+  return 1;
+};
+const found = new Set();
+for (const element of document.querySelectorAll("body *:not(svg *):not(noscript):not(option)")) {
+  if (![...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) continue;
+  if (!element.checkVisibility() || element.matches(".skip")) continue;
+  const one = light(getComputedStyle(element).color).value, other = behind(element);
+  const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  if (contrast < 4.5) found.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
+}
+return [...found];
+"""
+NAMELESS = """
+const texts = (one) => [one.getAttribute("aria-label"), one.textContent, one.closest("label")?.textContent];
+const name = (one) => texts(one).some((text) => text?.trim());
+return [...document.querySelectorAll("a, button, input, select, summary, [role=button], [role=img]")]
+  .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));
+"""
+"""Two checks of accessibility: texts whose contrast to their background is under 4.5, and controls without a name."""
 
 
 class Running(NamedTuple):
@@ -123,7 +156,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         follow(Home(folder / "node"), {line.author for kept in (store, peer) for line in kept.logs()})
         nobody = ("--peer", "intervals://127.0.0.1:1")
         listen = ("--clump", "screenshots", "--listen", "bushbaby://127.0.0.1:0", "--listen", "intervals://127.0.0.1:0")
-        with start(folder / "node", "serve", "--http", "127.0.0.1:0", *listen, *nobody) as serving:
+        with start(folder / "node", "serve", "--http", "127.0.0.1:0", "--http-payloads", *listen, *nobody) as serving:
             try:
                 assert serving.stdout is not None
                 url = serving.stdout.readline().removeprefix("status ").strip()
@@ -253,7 +286,7 @@ def test_the_first_look(node: Running, browser: Browser) -> None:
     assert browser.text("#live") == "live"
     tiles = browser.text(".tiles")
     assert re.search(r"\b1\s+forked logs", tiles)
-    assert re.search(r"\b1[012]\s+logs", tiles), "ten, and perhaps what came while others looked"
+    assert re.search(r"\b1[1234]\s+logs", tiles), "eleven, and perhaps what came while others looked"
     rows = browser.text(".rows")
     for words in ("forked at 22", "24 entries missing", "2 waiting", "ended"):
         assert words in rows
@@ -341,6 +374,19 @@ def test_cells_are_drawn_as_their_legend_says(node: Running, browser: Browser) -
         )
         for letter in letters:
             assert set(legend[letter]) <= drawn, letter
+
+
+def test_what_carries_meaning_has_contrast(node: Running, browser: Browser) -> None:
+    """Text has a contrast of 4.5 to its background, light and dark, in every view; each control has a name."""
+    for dark in (False, True):
+        browser.looks(WIDE, dark=dark)
+        for place in ("", place_of(KINDS, 43), place_of(FORKED, 21), "#/peers", "#/forks", "#/problems"):
+            browser.open(node, place)
+            browser.shows("live", "#live")
+            browser.until(lambda: browser.all(".panel"))
+            browser.until(lambda: browser.run("return document.readyState") == "complete")
+            assert [] == browser.run(FAINT), (place, dark)
+            assert [] == browser.run(NAMELESS), place
 
 
 def test_the_keyboard_is_enough(node: Running, browser: Browser) -> None:
@@ -459,6 +505,9 @@ def test_nothing_that_others_wrote_becomes_markup(node: Running, browser: Browse
         assert [True] == list({"400" in line for line in browser.complaints()})  # the browser notes the refusal
     browser.open(node, place_of(hostile(5), 4))
     browser.shows("Entry 4")
+    browser.click("details.payload summary")
+    browser.shows("<script>document.title = 'owned'</script>", ".preview")
+    assert not browser.all("main script, main img")
     assert browser.driver.title == "Log · Culm node"
 
 

@@ -11,6 +11,7 @@ import json
 import socket
 import sys
 import threading
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -560,7 +561,7 @@ def test_what_is_not_installed(store: SQLiteStore, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_node_fills_the_roster(store: SQLiteStore) -> None:
-    """A running node tells its listeners, and whom it cannot reach."""
+    """A running node tells its listeners, whom it cannot reach, and when it tries again."""
 
     async def main() -> None:
         node = NodeService(Identity(bytes(32)), CONFIG, store)
@@ -574,6 +575,8 @@ def test_a_node_fills_the_roster(store: SQLiteStore) -> None:
             ((url, trouble),) = node.roster.troubles.items()
             assert nobody == str(url)
             assert "refused" in (trouble or "")
+            await until(lambda: url in node.roster.retries)
+            assert 0 < node.roster.retries[url] - time.time() <= 60
             assert ["intervals"] == [place.scheme for place in node.roster.listeners]
             assert node.roster.listeners[0].port > 0
         stop.set()

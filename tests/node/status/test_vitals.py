@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 def test_an_hour_is_kept_and_no_more() -> None:
     """Each minute has its own sum; after two hours the last 60 minutes are there; a pause is minutes of nothing."""
     history = History()
-    assert [] == history.plain()["bytes_in"]
-    for second in range(7201):
+    assert [0] == history.plain()["bytes_in"]
+    for second in range(7231):
         history.update(Flow(bytes_in=10.0 * second, entries_out=float(second > 7140)), 1000.0 + second)
     kept = history.plain()
-    assert (MINUTES * [600.0], MINUTES) == (kept["bytes_in"], len(kept["bytes_out"]))
-    assert [0, 1.0] == [sum(kept["entries_out"][:-1]), kept["entries_out"][-1]]
-    history.update(Flow(bytes_in=72_000.0), 1000.0 + 7200 + 180)
-    assert [600.0, 0, 0, 0] == history.plain()["bytes_in"][-4:]
+    assert ([*(MINUTES - 1) * [600.0], 300.0], MINUTES) == (kept["bytes_in"], len(kept["bytes_out"]))
+    assert [1.0, 0] == kept["entries_out"][-2:]
+    assert 1.0 == sum(kept["entries_out"])
+    history.update(Flow(bytes_in=72_300.0), 1000.0 + 7200 + 190)
+    assert [600.0, 300.0, 0, 0, 0] == history.plain()["bytes_in"][-5:]
 
 
 def test_what_went_through_never_goes_back(tmp_path: Path) -> None:

@@ -118,6 +118,7 @@ NODE = Section(
         Key("http", kinds.HOST_PORT, None, "address of the status page", "127.0.0.1:8484"),
         Key("http_token_file", kinds.TEXT, None, "file with the token that viewers of the status page must present",
             "/etc/culm/http-token"),
+        Key("http_payloads", kinds.FLAG, False, "viewers of the status page can also read payloads"),
         Key("web_origins", kinds.ORIGINS, (),
             'origins of web pages that may read at ws:// and wss:// listeners; "*": of any site'),
         Key("web_exchange", kinds.FLAG, False,

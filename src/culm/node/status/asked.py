@@ -38,7 +38,8 @@ def wanted_of(policy: Policy, log: Log, newest: int) -> Wanted:
     interest = policy.interest(log)
     if interest == EVERYTHING:
         return gaps.EVERYTHING
-    return Wanted(wanted(interest, newest), lambda seq, size: interest.contains_payload(seq, size, newest))
+    by_size = any(item.least_size or item.size_limit for item in interest)
+    return Wanted(wanted(interest, newest), lambda seq, size: interest.contains_payload(seq, size, newest), by_size)
 
 
 def rule_of(policy: Policy, log: Log) -> Plain:

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 import culm
-from culm.errors import ConfigError, NotHeld, StoreError
+from culm.errors import ConfigError, NotHeld, PayloadDamaged, StoreError
 from culm.node.network.accepting import listening
 from culm.node.roster import Roster
 from culm.node.status import holdings, queries
@@ -26,6 +26,7 @@ from culm.node.status.crowd import Complaints, Crowd, Door
 from culm.node.status.events import HEARTBEAT, Full, Hub, event
 from culm.node.status.guard import Guard
 from culm.node.status.overview import NodeCollector, Rates, metrics_text, overview
+from culm.node.status.payloads import Payloads, not_shown
 from culm.node.status.problems import damaged, unreached
 from culm.node.status.queries import QUESTIONS, Query, Question
 from culm.node.status.reader import Reader, TooBusy
@@ -109,6 +110,10 @@ class StatusServer:
             "/metrics": self._metrics,
             "/healthz": self._healthz,
         }
+        payloads = Payloads(self._store, self._sources, self._settings.patience)
+        shown = self._settings.payloads
+        routes["/api/preview"] = payloads.preview if shown else not_shown
+        routes["/api/payload"] = payloads.download if shown else not_shown
         for name, question in QUESTIONS.items():
             routes[f"/api/{name}"] = partial(self._answer, question)
         for path, handler in routes.items():
@@ -139,6 +144,7 @@ class StatusServer:
             "totals": totals,
             "disk": self._disk,
             "changed_at": self._changed.at,
+            "payloads_shown": self._settings.payloads,
             "problem_count": totals["damaged"] + len(out_of_reach) + sick,
         }
 
@@ -273,6 +279,8 @@ async def _explained(request: web.Request, handler: Handler) -> web.StreamRespon
         return web.json_response({"error": str(error)}, status=400)
     except TooBusy as error:
         return web.json_response({"error": str(error)}, status=503, headers={"Retry-After": "2"})
+    except PayloadDamaged as error:
+        return web.json_response({"error": f"{error}; it is not shown, and asked for again"}, status=503)
     except StoreError:
         return web.json_response({"error": "the store cannot be read"}, status=503, headers={"Retry-After": "2"})
 

@@ -19,7 +19,7 @@ class StatusSettings:
     ``tick``: seconds between two looks at what has changed. ``patience``: the most seconds that a request can take, and
     that a viewer can leave messages unread. ``most_viewers``: the most that follow live at once. ``most_connections``
     limits open connections, because each takes a file descriptor that the node needs for peers; ``most_from_address``
-    those of one address.
+    those of one address. ``payloads``: whether viewers see payloads, too.
     """
 
     host: str
@@ -30,9 +30,10 @@ class StatusSettings:
     most_viewers: int = 32
     most_connections: int = 256
     most_from_address: int = 64
+    payloads: bool = False
 
     @classmethod
-    def parse(cls, text: str, token: str | None = None) -> Self:
+    def parse(cls, text: str, token: str | None = None, *, payloads: bool = False) -> Self:
         """Read ``HOST:PORT``; ``ConfigError`` if it is malformed, or open to other machines without a good token."""
         try:
             parts = urlsplit(f"//{text}")
@@ -41,7 +42,7 @@ class StatusSettings:
             parts, host, port = urlsplit(""), None, None
         if not host or port is None or parts.netloc != text or "@" in text:
             raise ConfigError(f"--http {text}: expected HOST:PORT, for example 127.0.0.1:8484")
-        settings = cls(host, port, token)
+        settings = cls(host, port, token, payloads=payloads)
         settings.check()
         return settings
 

@@ -30,25 +30,31 @@ def flow_of(roster: Roster) -> Flow:
 
 
 class History:
-    """What went through in each of the last 60 minutes."""
+    """What went through in each of the last 60 minutes, the one that is under way included."""
 
     def __init__(self) -> None:
-        self._minutes: deque[Flow] = deque(maxlen=MINUTES)
+        self._minutes: deque[Flow] = deque(maxlen=MINUTES - 1)
         self._begun: float | None = None
-        self._before = Flow()
+        self._before = self._counts = Flow()
 
     def update(self, counts: Flow, now: float) -> None:
         """Take all counts at ``now``, in seconds of a clock that never goes back."""
         if self._begun is None:
-            self._begun, self._before = now, counts
+            self._begun, self._before, self._counts = now, counts, counts
         while now - self._begun >= _MINUTE:
             self._begun += _MINUTE
-            self._minutes.append(Flow(*(new - old for new, old in zip(counts, self._before, strict=True))))
+            self._minutes.append(_between(self._before, counts))
             self._before = counts
+        self._counts = counts
 
     def plain(self) -> Plain:
-        """The sums of each full minute, the oldest first."""
-        return {"seconds": _MINUTE, **{name: [getattr(flow, name) for flow in self._minutes] for name in Flow._fields}}
+        """The sums of each minute, the oldest first; the last minute is under way."""
+        minutes = [*self._minutes, _between(self._before, self._counts)]
+        return {"seconds": _MINUTE, **{name: [getattr(flow, name) for flow in minutes] for name in Flow._fields}}
+
+
+def _between(before: Flow, after: Flow) -> Flow:
+    return Flow(*(new - old for new, old in zip(after, before, strict=True)))
 
 
 class LastChange:

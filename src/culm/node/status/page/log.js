@@ -10,6 +10,7 @@ import { forkCard } from "/forks.js";
 import { entriesIn, graph } from "/graph.js";
 import { legend, trouble } from "/legend.js";
 import { keyName } from "/names.js";
+import { payloadBox } from "/payload.js";
 import { ruleWords } from "/rules.js";
 import { verifyHere } from "/verify.js";
 
@@ -186,6 +187,8 @@ export function logView(root, [author, id], query) {
     replace(drawing, svg);
     const tick = h("p", { class: "tick", role: "status" });
     replace(facts, ...entryFacts(links, choose, tick));
+    if (at.shows && links.entry?.state === "verified" && links.entry.payload === "complete")
+      facts.append(payloadBox(log, links.chosen));
     verifyHere(tick, log, links);
     bar.firstChild.value = links.chosen;
     markChosen(picture, links.chosen);
@@ -247,6 +250,7 @@ export function logView(root, [author, id], query) {
   addEventListener("resize", onResize);
   return {
     told(kind, value) {
+      if (kind === "overview") at.shows = value.payloads_shown;
       if (kind === "changed" && (value.more || value.logs.includes(log))) refresh();
     },
     leave() {

@@ -87,7 +87,7 @@ export function problemsView(root) {
             session.todo,
           ),
         ),
-        `None of the last ${count(sessions.length, "session")} did.`,
+        sessions.length ? `None of the last ${count(sessions.length, "session")} did.` : "No session has ended yet.",
       ),
     );
   }

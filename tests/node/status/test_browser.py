@@ -84,7 +84,12 @@ const name = (one) => texts(one).some((text) => text?.trim());
 return [...document.querySelectorAll("a, button, input, select, summary, [role=button], [role=img]")]
   .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));
 """
-"""Two checks of accessibility: texts whose contrast to their background is under 4.5, and controls without a name."""
+BEYOND = """
+return [...document.querySelectorAll("main .panel, main .tile, main .row > *")].filter((one) =>
+  one.checkVisibility() && one.getBoundingClientRect().right > one.parentElement.getBoundingClientRect().right + 1
+).map((one) => one.outerHTML.slice(0, 120));
+"""
+"""Texts whose contrast to their background is under 4.5; controls without a name; what is wider than its place."""
 
 
 class Running(NamedTuple):
@@ -573,4 +578,5 @@ def test_pictures(node: Running, browser: Browser, width: int, *, dark: bool) ->
         browser.shows("live", "#live")
         browser.until(partial(browser.all, shown))
         assert browser.run("return document.documentElement.scrollWidth") <= width, name
+        assert [] == browser.run(BEYOND), name
         browser.picture(f"{name}-{width}-{'dark' if dark else 'light'}")

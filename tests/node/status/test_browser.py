@@ -85,7 +85,7 @@ return [...document.querySelectorAll("a, button, input, select, summary, [role=b
   .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));
 """
 BEYOND = """
-return [...document.querySelectorAll("main .panel, main .tile, main .row > *")].filter((one) =>
+return [...document.querySelectorAll("main .panel, main .tile, main .row > *, main .row .name > *")].filter((one) =>
   one.checkVisibility() && one.getBoundingClientRect().right > one.parentElement.getBoundingClientRect().right + 1
 ).map((one) => one.outerHTML.slice(0, 120));
 """

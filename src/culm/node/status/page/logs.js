@@ -24,7 +24,7 @@ function row(log) {
     h(
       "a",
       { class: "row", href: logHref(log), "data-key": log.log },
-      h("span", { class: "name" }, keyText(log.author, log.name), h("b", {}, ` / ${log.id}`)),
+      h("span", { class: "name" }, h("span", { class: "key" }, keyText(log.author, log.name)), h("b", {}, ` / ${log.id}`)),
       strip(log.cells, log.lacks, log.greatest),
       h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
       h("span", { class: "badges" }, badges(log)),

@@ -47,6 +47,7 @@ pytestmark = [
     ),
     pytest.mark.xdist_group("browser"),
 ]
+AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE, DOCS, NARROW = 1600, 1100, 360
 LOOKS = [(NARROW, True), (WIDE, False)]
 if "CULM_SCREENSHOTS" in os.environ:
@@ -83,7 +84,12 @@ const name = (one) => texts(one).some((text) => text?.trim());
 return [...document.querySelectorAll("a, button, input, select, summary, [role=button], [role=img]")]
   .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));
 """
-"""Two checks of accessibility: texts whose contrast to their background is under 4.5, and controls without a name."""
+BEYOND = """
+return [...document.querySelectorAll("main .panel, main .tile, main .row > *, main .row .name > *")].filter((one) =>
+  one.checkVisibility() && one.getBoundingClientRect().right > one.parentElement.getBoundingClientRect().right + 1
+).map((one) => one.outerHTML.slice(0, 120));
+"""
+"""Texts whose contrast to their background is under 4.5; controls without a name; what is wider than its place."""
 
 
 class Running(NamedTuple):
@@ -207,9 +213,17 @@ class Browser:
         """The elements that a selector finds."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
+    def texts(self, selector: str) -> list[str]:
+        """The texts of what a selector finds, as they are shown, of one moment: elements are made anew any time."""
+        return list(self.run(f"return [...document.querySelectorAll({selector!r})].map((one) => one.innerText)"))
+
+    def labels(self, selector: str) -> list[str]:
+        """What a screen reader is told of what a selector finds."""
+        return list(self.run(f"return [...document.querySelectorAll({selector!r})].map((one) => one.ariaLabel)"))
+
     def text(self, selector: str = "main") -> str:
         """The text of what a selector finds, as it is shown."""
-        return " ".join(element.text for element in self.all(selector))
+        return " ".join(self.texts(selector))
 
     def until(self, condition: Callable[[], Any]) -> Any:
         """Wait for what is still to come."""
@@ -285,7 +299,7 @@ def test_the_first_look(node: Running, browser: Browser) -> None:
     assert "numbered list of entries" in browser.text(".intro")
     assert browser.text("#live") == "live"
     tiles = browser.text(".tiles")
-    assert re.search(r"\b1\s+forked logs", tiles)
+    assert re.search(r"\b1\s+forked log\b", tiles)
     assert re.search(r"\b1[1234]\s+logs", tiles), "eleven, and perhaps what came while others looked"
     rows = browser.text(".rows")
     for words in ("forked at 22", "24 entries missing", "2 waiting", "ended"):
@@ -337,7 +351,7 @@ def test_four_kinds_of_gaps(node: Running, browser: Browser) -> None:
     """Missing, not asked for, forgotten and damaged are four things: in words, in cells, and in the log's badges."""
     browser.open(node, place_of(KINDS, 39))
     browser.shows("Missing: it is asked for and has not come yet")
-    labels = [cell.get_attribute("aria-label") for cell in browser.all(".field .cell")]
+    labels = browser.labels(".field .cell")
     for seq, words in {
         2: "not asked for",
         39: "missing: asked for, but not here",
@@ -387,6 +401,40 @@ def test_what_carries_meaning_has_contrast(node: Running, browser: Browser) -> N
             browser.until(lambda: browser.run("return document.readyState") == "complete")
             assert [] == browser.run(FAINT), (place, dark)
             assert [] == browser.run(NAMELESS), place
+
+
+@pytest.mark.skipif(not AXE.exists(), reason=f"{AXE} is not there: npm ci in web/ (make web)")
+@pytest.mark.parametrize(("width", "dark"), [(NARROW, True), (WIDE, False)])
+def test_axe_finds_nothing(node: Running, browser: Browser, width: int, *, dark: bool) -> None:
+    """The rules of WCAG that axe-core can check, and its own, hold in every view."""
+    browser.looks(width, dark=dark)
+    views = ("", place_of(KINDS, 43), place_of(FORKED, 21), "#/peers", "#/forks", "#/problems")
+    found = []
+    for place in views:
+        browser.open(node, place)
+        browser.shows("live", "#live")
+        browser.until(lambda: browser.all(".panel"))
+        browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
+        violations = browser.run("return axe.run().then((result) => result.violations)")
+        found += [f"{place} {one['id']}: {item['html'][:200]}" for one in violations for item in one["nodes"]]
+    assert "" == "\n".join(found)
+
+
+def test_nothing_moves_when_news_come_in(node: Running, browser: Browser) -> None:
+    """The layout does not shift while the page fills itself: what comes later has its room from the start."""
+    shift = """
+    return await new Promise((done) => {
+      new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0)))
+        .observe({ type: "layout-shift", buffered: true });
+      setTimeout(() => done(0), 300);
+    })"""
+    for width in (WIDE, NARROW):
+        browser.looks(width)
+        for place, shown in (("", ".row:not(.head)"), ("#/peers", ".session"), (place_of(KINDS, 43), ".node.chosen")):
+            browser.open(node, place)
+            browser.shows("live", "#live")
+            browser.until(partial(browser.all, shown))
+            assert browser.run(shift) < 0.1, (width, place)
 
 
 def test_the_keyboard_is_enough(node: Running, browser: Browser) -> None:
@@ -455,11 +503,11 @@ def test_peers_say_when_they_are_called_again(node: Running, browser: Browser) -
     browser.open(node, "#/peers")
     browser.shows("retry in", ".plain")
     assert re.search(r"retry in \d+ (s|min)", browser.text(".plain"))
-    what = [button.get_attribute("aria-label") for button in browser.all(".panel button")]
+    what = browser.labels(".panel button")
     assert "Copy the address intervals://127.0.0.1:1" in what
     assert "Copy the peer's key" in what
     browser.click(".panel button")
-    browser.until(lambda: {"Copied", "Copying failed"} & {button.text for button in browser.all(".panel button")})
+    browser.until(lambda: {"Copied", "Copying failed"} & set(browser.texts(".panel button")))
 
 
 def test_problems_say_what_to_do(node: Running, browser: Browser) -> None:
@@ -467,7 +515,7 @@ def test_problems_say_what_to_do(node: Running, browser: Browser) -> None:
     browser.open(node, "#/problems")
     browser.shows("not connected")
     assert "buoy-7" in browser.text(".problems")
-    todo = [element.text for element in browser.all(".problem .todo")]
+    todo = browser.texts(".problem .todo")
     assert any("sync with a peer that has it" in text for text in todo)
     assert any("check that the peer is running" in text for text in todo)
     assert int(browser.text("nav a[data-key=problems] .count")) >= 2
@@ -530,4 +578,5 @@ def test_pictures(node: Running, browser: Browser, width: int, *, dark: bool) ->
         browser.shows("live", "#live")
         browser.until(partial(browser.all, shown))
         assert browser.run("return document.documentElement.scrollWidth") <= width, name
+        assert [] == browser.run(BEYOND), name
         browser.picture(f"{name}-{width}-{'dark' if dark else 'light'}")

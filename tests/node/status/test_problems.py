@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ from culm.store import SQLiteStore
 from culm.testing.builders import build_log
 from culm.wire.places import log_text
 from tests.node.links import run_really
-from tests.node.status.serving import ME, PLACE, Served, a_talk, served
+from tests.node.status.serving import ME, PLACE, Served, a_talk, next_event, served
 from tests.store.damage import flip
 
 if TYPE_CHECKING:
@@ -72,6 +73,26 @@ def test_damage_is_listed(tmp_path: Path) -> None:
         assert (log_text((log.identity.public, 0)), "2", "alice") == (found["log"], found["seq"], found["name"]["text"])
         store.add(log.items())
         assert [] == damaged(store, names)
+
+
+def test_a_home_that_cannot_be_read_is_a_finding(store: SQLiteStore) -> None:
+    """A look through the home that fails is a problem on the page; viewers are told of it, and the page goes on."""
+
+    def examine() -> list[dict[str, Any]]:
+        raise PermissionError("cannot read it")
+
+    async def main() -> None:
+        roster = Roster(ME, store.path)
+        settings = StatusSettings("127.0.0.1", 0, tick=0.02)
+        async with StatusServer(roster, settings, Sources(examine=examine)) as server, served(store.path) as plain:
+            page = Served(server, roster, plain.client)
+            async with page.client.get(server.url + "events") as stream:
+                while json.loads(await next_event(stream, "overview"))["problem_count"] == 0:
+                    pass
+            _, _, found = await page.get("/api/problems")
+            assert [("home", "cannot read it")] == [(one["check"], one["what"]) for one in found["findings"]]
+
+    run_really(main)
 
 
 def test_the_home_is_looked_through_once_a_minute(store: SQLiteStore) -> None:

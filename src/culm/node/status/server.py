@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 import culm
-from culm.errors import ConfigError, NotHeld, PayloadDamaged, StoreError
+from culm.errors import ConfigError, CulmError, NotHeld, PayloadDamaged, StoreError
 from culm.node.network.accepting import listening
 from culm.node.roster import Roster
 from culm.node.status import holdings, queries
@@ -183,9 +183,15 @@ class StatusServer:
         """What a doctor finds, looked for once a minute at most, however many viewers ask."""
         async with self._examining:
             if time.monotonic() >= self._examine_at:
-                self._findings = await asyncio.to_thread(lambda: list(self._sources.examine()))
+                self._findings = await asyncio.to_thread(self._look_through)
                 self._examine_at = time.monotonic() + _EXAMINE_SECONDS
         return self._findings
+
+    def _look_through(self) -> list[dict[str, Any]]:
+        try:
+            return list(self._sources.examine())
+        except (CulmError, OSError) as error:  # A home that cannot be read must not end the page.
+            return [{"level": "problem", "check": "home", "what": str(error), "todo": "run culm doctor"}]
 
     async def _proof(self, request: web.Request) -> web.StreamResponse:
         which = queries.log(request.query)
@@ -217,6 +223,7 @@ class StatusServer:
             self._rates.update(self._roster.contacts(), time.monotonic())
             self._history.update(flow_of(self._roster), time.monotonic())
             if len(self.hub):
+                await self._examined()
                 with suppress(StoreError):  # busy or locked now; the next tick tries again
                     last, logs = await self._store.ask(partial(holdings.changes, since=change, most=_CHANGED_LOGS))
                     if last != change:

@@ -13,7 +13,7 @@ function signed(entry, label) {
   return h(
     "div",
     { class: "signed" },
-    h("h4", {}, `${label}: entry ${number(entry.seq)}`),
+    h("h3", {}, `${label}: entry ${number(entry.seq)}`),
     h(
       "dl",
       { class: "pairs" },
@@ -48,7 +48,7 @@ export function forkCard(fork, index = 0) {
           { class: "button", download: "", href: `/api/proof?${new URLSearchParams({ log: fork.log })}` },
           "Download the proof",
         ),
-      copyButton("Copy as hex", fork.hex, "Copy the two signed entries as hex"),
+      copyButton("Copy as hex", fork.hex, "Copy as hex: the two signed entries"),
       index === 0 && h("span", { class: "faint" }, "Anyone can check it: ", h("code", {}, "culm import FILE")),
     ),
   );

@@ -80,6 +80,7 @@ export function logView(root, [author, id], query) {
     } catch (error) {
       replace(head, h("p", {}, h("a", { href: "#/logs" }, "← All logs")), trouble(error));
     }
+    root.classList.remove("loading");
   }
 
   function heading(found) {
@@ -240,6 +241,7 @@ export function logView(root, [author, id], query) {
       facts,
     ),
   );
+  root.classList.add("loading"); // Shown when all of it is there, so that nothing moves.
   const refresh = throttled(load, 700);
   refresh();
   let resizing = 0;

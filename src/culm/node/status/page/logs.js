@@ -24,7 +24,7 @@ function row(log) {
     h(
       "a",
       { class: "row", href: logHref(log), "data-key": log.log },
-      h("span", { class: "name" }, keyText(log.author, log.name), h("b", {}, ` / ${log.id}`)),
+      h("span", { class: "name" }, h("span", { class: "key" }, keyText(log.author, log.name)), h("b", {}, ` / ${log.id}`)),
       strip(log.cells, log.lacks, log.greatest),
       h("span", { class: "figures" }, `${number(log.entries)} of ${number(log.newest)}`),
       h("span", { class: "badges" }, badges(log)),
@@ -32,53 +32,40 @@ function row(log) {
   );
 }
 
+// Before the first totals come, the figures have their room already, so that nothing moves.
 function tiles(totals) {
-  const tile = (value, label, kind, title) =>
-    h("div", { class: `tile ${kind ?? ""}`, title }, h("dd", {}, number(value)), h("dt", {}, label));
+  const tile = (name, one, many, kind, title) => {
+    const value = totals?.[name];
+    return h(
+      "div",
+      { class: `tile ${value ? kind : ""}`, title },
+      h("dd", {}, value === undefined ? "\u2013" : number(value)),
+      h("dt", {}, value === 1 ? one : many),
+    );
+  };
   return h(
     "dl",
     { class: "tiles" },
-    tile(totals.logs, totals.logs === 1 ? "log" : "logs"),
+    tile("logs", "log", "logs", ""),
+    tile("entries", "verified entry", "verified entries", "", "Signed by their author, linked down to entry 1, contradicted by nothing"),
+    tile("payloads", "payload", "payloads", "", "The content that entries name"),
     tile(
-      totals.entries,
-      "verified entries",
-      "",
-      "Signed by their author, linked down to entry 1, contradicted by nothing",
-    ),
-    tile(totals.payloads, "payloads", "", "The content that entries name"),
-    tile(
-      totals.gaps,
+      "gaps",
+      "log with gaps",
       "logs with gaps",
       "",
       "An entry or a payload below the newest entry is not here, whether it is asked for or not",
     ),
-    tile(
-      totals.waiting,
-      "waiting",
-      totals.waiting ? "warn" : "",
-      "Held until the entries arrive that connect them to entry 1",
-    ),
-    tile(
-      totals.forked,
-      "forked logs",
-      totals.forked ? "bad" : "",
-      "Their author signed entries that contradict each other",
-    ),
-    totals.damaged
-      ? tile(
-          totals.damaged,
-          totals.damaged === 1 ? "damaged payload" : "damaged payloads",
-          "bad",
-          "Changed on this node's disk, so deleted, and asked for again",
-        )
-      : "",
+    tile("waiting", "waiting", "waiting", "warn", "Held until the entries arrive that connect them to entry 1"),
+    tile("forked", "forked log", "forked logs", "bad", "Their author signed entries that contradict each other"),
+    tile("damaged", "damaged payload", "damaged payloads", "bad", "Changed on this node's disk, so deleted, and asked for again"),
   );
 }
 
 /** The view of all logs; the query holds what is asked for, so that it can be kept as a link. */
 export function logsView(root, _rest, query) {
   const asked = { order: "recent", only: "all", search: "", offset: 0, ...Object.fromEntries(query) };
-  const figures = h("div", { class: "figures-of-all" });
+  const figures = h("div", { class: "figures-of-all" }, tiles());
   const list = h("div", { "aria-live": "off" });
   const pulse = vitals();
   let drawn = "";

@@ -12,5 +12,8 @@ const RULES = {
 };
 
 /** A rule in words, with its ranges where they say more than the rule. */
-export const ruleWords = ({ by, ranges }) =>
-  by === "log" || by === "author" ? `${ranges.join("; ")}, ${RULES[by]}` : RULES[by];
+export function ruleWords({ by, ranges }) {
+  if (by !== "log" && by !== "author") return RULES[by];
+  const what = ranges.join("; ");
+  return `${what === "1.." ? "everything" : what}, ${RULES[by]}`;
+}

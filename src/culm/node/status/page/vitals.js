@@ -35,7 +35,11 @@ function curve([name, label, text], sums) {
 
 /** A panel of them. Give it every overview. */
 export function vitals() {
-  const curves = h("div", { class: "curves" });
+  const curves = h(
+    "div",
+    { class: "curves" },
+    CURVES.map((one) => curve(one, [])), // Their room, so that nothing moves when they come.
+  );
   const space = h("p", { class: "space" });
   const panel = h("section", { class: "panel vitals" }, h("h2", {}, "The last hour"), curves, space);
   const refresh = throttled(async () => {

@@ -35,10 +35,14 @@ CHOSEN = (
     ("library", "random reads of entries", "read an entry at random"),
     ("intervals", "intervals, 100,000 entries: rate", "`intervals://`: replicate 100,000 entries"),
     ("intervals", "intervals, 64 payloads of 4 MiB: rate", "`intervals://`: 64 payloads of 4 MiB"),
-    ("replication", "replicate 100,000 entries", "`bushbaby://`: replicate 100,000 entries"),
+    ("replication", "replicate 100,000", "`bushbaby://`: replicate 100,000 entries"),
     ("sessions", "10 of 100,000 logs, culm://", "`culm://`: find and fetch 10 changed logs of 100,000"),
-    ("compression", "LZFoo, JSON lines: encoding", "LZFoo: compress JSON lines"),
-    ("pipeline", "1,000,000 entries, every signature", "Spark: verify 1,000,000 entries"),
+    (
+        "negentropy",
+        "negentropy 1,000,000: 1,000 differences, no limit, sparing, native core: CPU",
+        "negentropy: find 1,000 differences of 1,000,000",
+    ),
+    ("library", "subscription with payloads", "follow a log, with its payloads"),
 )
 """Those of the README: the benchmark, the figure's name there, and what the README calls it."""
 _TABLE = re.compile(r"(<!-- figures: (.*?) -->\n).*?(<!-- end of figures -->\n)", re.DOTALL)

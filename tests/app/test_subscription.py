@@ -145,6 +145,20 @@ def test_the_end_of_a_subscription(tmp_path: Path) -> None:
     run_really(main)
 
 
+def test_a_subscription_that_begins_while_the_node_closes(tmp_path: Path) -> None:
+    """It ends without an error, also if it comes to reading between the call of ``close`` and the end of the node."""
+
+    async def main() -> None:
+        async with opened(tmp_path) as node:
+            await node.append(1, "one")
+            news = node.subscribe(since="0")
+            closing = asyncio.create_task(node.close())
+            assert await asyncio.create_task(anext(news, None)) is None
+            await closing
+
+    run_really(main)
+
+
 async def response(source: AsyncIterator[object], pause: float) -> list[int]:
     """What a web framework makes of a streamed response: the number of each entry, or 0."""
 

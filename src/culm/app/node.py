@@ -193,13 +193,13 @@ class Node:
             return
         if not self._stop.is_set():
             self._stop.set()
+            self._has_stopped()  # At once: a subscription that went on meanwhile would find the node closed.
             self._closing = asyncio.create_task(self._close(self._opened))
         assert self._closing is not None  # noqa: S101 - made when ``_stop`` was set
         # A caller that is cancelled, as a web framework does, must not leave the store half closed.
         await asyncio.shield(self._closing)
 
     async def _close(self, parts: _Opened) -> None:
-        self._has_stopped()
         try:
             await parts.running
         finally:

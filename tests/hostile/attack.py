@@ -61,8 +61,8 @@ class Attack:
     in the node's log; None if the node has nothing against it. ``memory``: the MB that the node may need more
     meanwhile. ``cpu``: the CPU seconds that one strike of a bounded amount may cost it. ``connections``: how many it
     may have open more. ``kind``: which node is attacked. ``ratio``: of its usual rate that an honest peer has at least.
-    ``is_quick``: it is among those of ``make test``. ``pair``: how many strike at once, in the long
-    run.
+    ``is_quick``: it is among those of ``make test``. ``at_once``: how many strike together in the
+    long run.
     """
 
     protocol: str

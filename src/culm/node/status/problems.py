@@ -13,7 +13,7 @@ from culm.wire.places import log_text
 
 MOST_DAMAGED = 50  # damaged payloads listed; all are counted in the totals
 
-_TODO: dict[type[BaseException], str] = {  # The first class that fits counts.
+_ADVICE: dict[type[BaseException], str] = {  # The first class that fits counts.
     PayloadDamaged: "nothing: the payload is asked for again, from any peer that has it; see the damage below",
     PeerRefused: "if the two shall talk, change the lists of allowed and blocked peers (culm policy)",
     FeatureRefused: "change refuse_ranges or avoid_ranges in culm.toml, here or at the peer",
@@ -28,7 +28,7 @@ _DAMAGED = "sync with a peer that has it, or import a file that has it; if it ha
 
 def what_to_do(error: type[BaseException]) -> str:
     """What to do about a session that ended with an error of this class."""
-    return next((todo for kind, todo in _TODO.items() if issubclass(error, kind)), _OTHERWISE)
+    return next((todo for kind, todo in _ADVICE.items() if issubclass(error, kind)), _OTHERWISE)
 
 
 def unreached(roster: Roster) -> list[Plain]:

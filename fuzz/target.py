@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import culm
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).parents[1]
-_OURS = str(ROOT / "src" / "culm"), str(ROOT / "fuzz" / "topics")
+CULM = str(Path(culm.__file__).parent)  # where it was imported from: an installed one, and a mutant, are elsewhere
+_OURS = CULM, str(ROOT / "fuzz" / "topics")
 
 
 @dataclass(frozen=True)

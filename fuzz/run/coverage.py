@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from fuzz.target import ROOT
+from fuzz.target import CULM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from fuzz.target import Target
 
 Arc = tuple[str, int, int]
-_CULM = str(ROOT / "src" / "culm")
 
 
 def reached(target: Target, content: bytes) -> frozenset[Arc]:
@@ -31,7 +30,7 @@ def reached(target: Target, content: bytes) -> frozenset[Arc]:
 
     def trace(frame: FrameType, _: str, __: object) -> TraceFunction | None:
         name = frame.f_code.co_filename
-        if not name.startswith(_CULM):
+        if not name.startswith(CULM):
             return None
         before = 0
 

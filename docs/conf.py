@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from docutils import nodes
 
 from docs.reference import page
 
@@ -12,11 +16,13 @@ if TYPE_CHECKING:
 project = "Culm"
 copyright = "2026, the Culm authors"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Culm"
 html_static_path = ["_static"]
 html_css_files = ["culm.css"]
+html_js_files = ["culm.js"]
 exclude_patterns = ["_build"]
 # A name such as State, written in a signature, may stand in several modules: any of them will do.
 suppress_warnings = ["ref.python"]
@@ -39,7 +45,20 @@ def always_new(*_: object) -> list[str]:
     return ["commands"]
 
 
+def draw_inside(app: Sphinx, document: nodes.document) -> None:
+    """Put drawings into the page itself, because a picture in a file of its own cannot follow the theme's switch."""
+    for image in list(document.findall(nodes.image)):
+        if image["uri"].endswith(".svg"):
+            name, file = app.env.relfn2path(image["uri"], app.env.docname)
+            app.env.note_dependency(name)
+            label = f'<svg role="img" aria-label="{escape(image["alt"])}" '
+            drawing = Path(file).read_text(encoding="utf-8").replace("<svg ", label, 1)
+            image.replace_self(nodes.raw("", f'<span class="figure">{drawing}</span>', format="html"))
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    # Before Sphinx collects the pictures (priority 500), which would copy the files as well.
+    app.connect("doctree-read", draw_inside, priority=400)
     app.connect("env-get-outdated", always_new)
     app.connect("source-read", put_in_commands)

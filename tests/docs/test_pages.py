@@ -19,6 +19,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial.md",
+    DOCS / "coming-from.md",
     *sorted(page for page in (DOCS / "howto").glob("*.md") if page.stem != "index"),
 ]
 

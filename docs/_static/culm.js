@@ -1,16 +1,20 @@
 "use strict";
 // A page read from a file may not fetch others, so the search there lists what it finds without an extract of each page.
-if (window.DOCUMENTATION_OPTIONS && location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+// (The options are a constant of the page, and so no property of ``window``.)
+if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
 
-const copy = async (text) => {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Over plain HTTP from another machine browsers offer the old way only.
+// Over plain HTTP from another machine browsers offer the old way only.
+const copyOldWay = (text) => {
   const area = document.body.appendChild(document.createElement("textarea"));
   area.value = text;
   area.select();
   const done = document.execCommand("copy");
   area.remove();
   if (!done) throw new Error("the browser did not copy");
+};
+const copy = async (text) => {
+  if (!navigator.clipboard) return copyOldWay(text);
+  return navigator.clipboard.writeText(text).catch(() => copyOldWay(text));
 };
 
 const addButton = (block) => {

@@ -21,6 +21,7 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = "Culm"
 html_static_path = ["_static"]
+html_favicon = "../src/culm/node/status/page/favicon.svg"  # the one of the status page
 html_css_files = ["culm.css"]
 html_js_files = ["culm.js"]
 exclude_patterns = ["_build"]

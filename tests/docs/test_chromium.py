@@ -15,7 +15,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.web.browsing import BROWSES, FAINT, NAMELESS, chromium, waited
+from tests.web.browsing import BROWSES, FAINT, NAMELESS, chromium, served, waited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +90,7 @@ def test_the_home_page(site: Path, browser: Chrome) -> None:
     """It has a language, a title, and three doors; its links lead somewhere, and are no list of all pages."""
     look(browser, site / "index.html", 1280)
     assert run(browser, "return [document.documentElement.lang, document.title]") == ["en", "Culm"]
+    assert run(browser, "return document.querySelector('meta[name=description]').content.length") in range(50, 160)
     doors = browser.find_elements(By.CSS_SELECTOR, ".door > p:first-child a")
     assert [door.text for door in doors] == ["Embed it", "Run a node", "Analyse at scale"]
     links = run(browser, "return [...document.querySelectorAll('article a[href]')].map((one) => one.href)")
@@ -97,6 +98,15 @@ def test_the_home_page(site: Path, browser: Chrome) -> None:
     assert missing <= {"api.html", "security.html", "performance.html", "spark-tables.html", "spark-stream.html"}
     assert len(links) < 40
     assert (site / "library.html").as_uri() in links
+
+
+def test_a_server_has_all_that_the_home_page_loads(site: Path, browser: Chrome) -> None:
+    """Over HTTP, too, the console stays empty: the browser also asks for the icon there, which it does not of files."""
+    with served(site) as origin:
+        browser.get(f"{origin}/index.html")
+        loaded = run(browser, "return performance.getEntriesByType('resource').map((one) => one.responseStatus)")
+        assert len(loaded) > 5
+        assert set(loaded) == {200}
 
 
 @pytest.mark.parametrize(("width", "theme"), LOOKS)

@@ -8,6 +8,7 @@ say what else there is to know::
     <!-- run: exit code 1 -->             how the block ends
     <!-- run: until it does -->           the block is repeated until it prints what the page says
     <!-- run: not here: REASON -->        the block is left out
+    <!-- run: nothing on this page: REASON -->   no block of the page is run (``tests/docs/test_blocks.py``)
     <!-- file: NAME -->                   the block is the content of a file
     <!-- before:                          what the page takes for granted, in shell
     ... -->

@@ -108,3 +108,15 @@ def test_what_the_pages_import_is_there() -> None:
                     assert hasattr(module, one) or importlib.util.find_spec(f"{name}.{one}"), (file.name, name, one)
                     found += 1
     assert found > 10
+
+
+def test_the_calls_side_by_side_exist() -> None:
+    """Each command and each call of a node that "Coming from ..." names exists."""
+    text = re.sub(r"^```.*?^```", "", (DOCS / "coming-from.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    codes = re.findall(r"`([^`]+)`", text)
+    commands = {code.split()[1] for code in codes if code.startswith("culm ") and code.split()[1].isalpha()}
+    calls = {name for code in codes for name in re.findall(r"\bnode\.(\w+)", code)}
+    assert len(commands) > 6
+    assert len(calls) > 9
+    assert [] == sorted(commands - {name.split()[0] for name in Commands().loaded()})
+    assert [] == sorted(name for name in calls if not hasattr(culm.Node, name))

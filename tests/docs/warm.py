@@ -99,6 +99,8 @@ def _answer(line: socket.socket, length: int, files: list[int]) -> None:
         os.environ.clear()
         os.environ.update(environment)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        # A thread of the process that forked holds the lock of its ``sys.stdin``, and here nobody would release it.
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - the file behind a number
         line.sendall(b"%d\n" % os.getpid())
         try:
             code = main(arguments)

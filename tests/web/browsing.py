@@ -20,6 +20,38 @@ CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 BROWSES = CHROMIUM.exists() and DRIVER.exists()
 BUNDLE = Path(__file__).parents[2] / "web" / "dist" / "culm.js"
 SECONDS = 60
+FAINT = """
+const light = (text) => {
+  const parts = text.match(/[\\d.]+/g).map(Number);
+  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const [r, g, b] = parts.slice(0, 3).map((v) => linear(v / 255));
+  return { value: 0.2126 * r + 0.7152 * g + 0.0722 * b, clear: parts[3] === 0 };
+};
+const behind = (element) => {
+  for (let one = element; one; one = one.parentElement) {
+    const found = light(getComputedStyle(one).backgroundColor);
+    if (!found.clear) return found.value;
+  }
+  return 1;
+};
+const found = new Set();
+for (const element of document.querySelectorAll("body *:not(svg *):not(noscript):not(option), svg.drawing text")) {
+  if (![...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) continue;
+  if (!element.checkVisibility() || element.matches(".skip")) continue;
+  const style = getComputedStyle(element);
+  const one = light(element.matches("svg *") ? style.fill : style.color).value, other = behind(element);
+  const contrast = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
+  if (contrast < 4.5) found.add(`${element.tagName}.${element.className} ${contrast.toFixed(2)}`);
+}
+return [...found];
+"""
+NAMELESS = """
+const texts = (one) => [one.getAttribute("aria-label"), one.textContent, one.closest("label")?.textContent];
+const name = (one) => texts(one).some((text) => text?.trim());
+return [...document.querySelectorAll("a, button, input:not([type=hidden]), select, summary, [role=button], [role=img]")]
+  .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));
+"""
+"""Texts whose contrast to their background is under 4.5, with the contrast; controls without a name."""
 
 
 def chromium(folder: Path) -> Iterator[webdriver.Chrome]:

@@ -128,7 +128,7 @@ class Node:
         """A node in a home folder, or over a single store file. It is opened by ``async with``, or by ``start``.
 
         ``home``: the folder that the command ``culm`` uses, too; what is followed, allowed and blocked is kept there.
-        None is ``$CULM_HOME``, or ``~/.culm``. With ``create`` it is made, with an identity, if it is not there.
+        None is ``$CULM_HOME``, or ``~/.culm``. ``create`` makes it, with an identity, if it is not there.
         ``identity`` is the name of one of its identities (None: ``default``, or the only one), or an ``Identity`` of
         your own. ``passphrase`` opens it, or seals one that is made.
 
@@ -390,10 +390,11 @@ class Node:
     async def payload_pieces(
         self, entry: Entry, offset: int = 0, *, raw: bool = False, keys: Iterable[Identity | str] = ()
     ) -> AsyncIterator[bytes]:
-        """An entry's payload from byte ``offset`` on, in pieces of some ten thousand bytes or more. Errors as above.
+        """An entry's payload from byte ``offset`` on, in pieces of some ten thousand bytes or more.
 
         A sealed payload is opened as ``payload`` does it. ``offset`` then counts bytes of the content, all of it is
-        read from its beginning, and ``SealedPayload`` can also come at the end, if its author has cut it off there.
+        read from its beginning, and ``SealedPayload`` can also come at the end, if its author has cut it off there. The
+        errors are those of ``payload``.
         """
         entry = names.checked(entry)
         keyring = None if raw else Keyring.of([self.identity, *keys])
@@ -511,8 +512,8 @@ class Node:
     async def listen(self, url: str) -> str:
         """Listen for peers; returns the address to give them, with the real port, and for ``culm://`` with the key.
 
-        ``culm://``, ``bushbaby://``, ``intervals://``, ``proposals://`` or ``negentropy://HOST:PORT``; port 0 is any
-        free one. ``ws://`` and ``wss://HOST:PORT`` are for web pages, and ``config.web`` says for which.
+        ``url``: ``culm://``, ``bushbaby://``, ``intervals://``, ``proposals://`` or ``negentropy://HOST:PORT``; port 0
+        is any free one. ``ws://`` and ``wss://HOST:PORT`` are for web pages, and ``config.web`` says for which.
         ``ConfigError`` if the address cannot be used.
         """
         place = PeerUrl.parse(url, schemes=LISTENER_SCHEMES, may_be_zero=True)
@@ -624,8 +625,8 @@ class Node:
         ``logs`` are those to ask for this time, instead of what the node follows: names, or the ranges of each. None
         means what the node follows, and by ``intervals://`` and ``proposals://``, which cannot list a peer's logs, what
         it has besides. A ``Range`` can have sizes, leave out payloads or entries, forbid numbers, and name the
-        certificates that are held already (``culm.ranges``). ``how`` to ask is ``FollowOptions`` with ``intervals://``
-        (the newest ones only or first, unverified entries, forks, an anchor), ``ProposalOptions`` with
+        certificates that are held already (``culm.ranges``). ``how`` is how to ask: ``FollowOptions`` with
+        ``intervals://`` (the newest ones only or first, unverified entries, forks, an anchor), ``ProposalOptions`` with
         ``proposals://``. ``progress`` is called several times a second, with the counts so far.
 
         ``NetworkError`` if the peer cannot be reached or closes the connection. Everything received by then is kept,
@@ -717,10 +718,11 @@ class Node:
     ) -> None:
         """Ask peers for an author's logs, or for one log, and from now on only for what the node follows.
 
-        ``first`` to ``last`` (None: no end) are entry numbers. ``sparse``: only the entries on the shortest path of
-        links between them. ``min_payload`` and ``max_payload``, in bytes and included, leave out payloads of other
-        sizes, but not their entries. ``add`` keeps the ranges that are followed already; else they are replaced. The
-        node always asks for its own logs.
+        The node always asks for its own logs. ``log_id``: None means all logs of the author. ``first`` is the first
+        entry's number. ``last`` is the last one's (None: no end). ``sparse``: only the entries on the shortest path of
+        links between them. ``min_payload`` leaves out smaller payloads, but not their entries. ``max_payload`` does the
+        same with larger ones; both are in bytes. ``add`` keeps the ranges that are followed already; else they are
+        replaced.
 
         ``ConfigError`` if the numbers are not a range.
         """
@@ -729,7 +731,10 @@ class Node:
         await self.change_policy(lambda policy: followed(policy, what, item, add=add))
 
     async def unfollow(self, author: AuthorName, log_id: int | None = None) -> None:
-        """Stop asking for an author or log; its entries stay. ``ConfigError`` if the node does not follow it."""
+        """Stop asking for an author or log; its entries stay.
+
+        ``log_id``: None means what ``follow`` was told of the author. ``ConfigError`` if the node does not follow that.
+        """
         what = self._what(author, log_id)
         await self.change_policy(lambda policy: unfollowed(policy, what))
 

@@ -177,7 +177,15 @@ class Store(ReadableStore):
         is_end: bool = False,
         continue_here: bool = False,
     ) -> Entry:
-        """Publish the next entry of the identity's log; see ``culm.store.append``."""
+        """Publish the next entry of the identity's log. It is on the disk when this returns.
+
+        ``payload``: an iterable of bytes of any length, which is read piece by piece. ``is_end`` ends the log for ever.
+        ``continue_here`` appends although the author is marked, because nothing newer exists anywhere.
+
+        ``AfterEndOfLog`` if the log has ended, ``ForkDetected`` if it is forked. ``StoreError`` if entries wait for
+        their path, because the author may then have signed newer ones. ``UnconfirmedLog`` if the author is marked
+        (``unconfirm``), and no peer has confirmed the log.
+        """
         return append.append(self._database, identity, log_id, payload, is_end=is_end, continue_here=continue_here)
 
     def append_each(self, drafts: Sequence[Draft]) -> list[list[Entry] | CulmError]:
@@ -216,7 +224,7 @@ class Store(ReadableStore):
         return True
 
     def forget(self, place: Place) -> int:
-        """Delete an entry's payload and keep the entry; how many bytes that freed.
+        """Delete an entry's payload and keep the entry; returns how many bytes that freed.
 
         The payload is not fetched again, unless ``want_again`` is called. ``NotHeld`` without the entry.
         """
@@ -302,7 +310,12 @@ class SQLiteStore(Store):
         self._database.fold_elsewhere()
 
     def verify(self, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
-        """Check everything held, or one log, afresh from its bytes; see ``culm.store.verify``."""
+        """Check everything held, or one log, afresh from its bytes: signatures, links, paths and payloads.
+
+        Nothing is repaired, because the store cannot know whether its verdict or its bytes were damaged. ``progress``
+        is called with the number of entries checked so far. ``StoreDamaged`` if the tables hold values that Culm never
+        writes.
+        """
         return verify.verify(self._database, log, progress)
 
 

@@ -1,0 +1,28 @@
+"""The pages that people read first speak plainly: without the worn phrases of CONTRIBUTING.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.voice import Text, worn_phrases
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Not yet: pages for implementers, and those on Spark.
+PAGES = sorted(
+    page
+    for page in DOCS.rglob("*.md")
+    if page.parent.name not in {"specs", "decisions"}
+    and not page.stem.startswith("spark")
+    and page.stem not in {"conformance", "performance", "development", "security", "architecture"}
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_no_worn_phrase(page: Path) -> None:
+    """No sentence of the page has a phrase that makes its reader go back; code and comments are not looked at."""
+    text = re.sub(r"^```.*?^```|<!--.*?-->|`[^`]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = Text(page.name, 1, "docstring", text)
+    assert [] == [worn.phrase for worn in worn_phrases() if worn.is_in(prose)]

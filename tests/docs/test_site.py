@@ -108,3 +108,17 @@ def test_what_the_pages_import_is_there() -> None:
                     assert hasattr(module, one) or importlib.util.find_spec(f"{name}.{one}"), (file.name, name, one)
                     found += 1
     assert found > 10
+
+
+def test_no_page_has_two_versions_of_a_line() -> None:
+    """No page has marks of a merge that nobody settled; a table with such marks ends in the middle."""
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]
+    marks = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+    assert [] == [page.name for page in pages if marks.search(page.read_text())]
+
+
+def test_no_page_names_a_version_of_culm() -> None:
+    """Pages say ``culm-VERSION``: a version on a page is wrong with the next release."""
+    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
+    named = re.compile(r"culm-\d+\.\d+|Culm is version \d|culm \d+\.\d+\.\d+")
+    assert [] == [page.name for page in pages if named.search(page.read_text())]

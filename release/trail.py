@@ -96,7 +96,16 @@ def opened(named: str | None, repository: Path) -> Trail:
     author = _culm(home, "identity", "show").strip()
     trail = Trail(home, author)
     if trail.newest():
-        _culm(home, "verify", trail.log)  # A fork, and any damage, is an exit code here.
+        # A fork, and any damage, is an exit code of this command.
+        verify = [*_command(home), "verify", trail.log]
+        run(
+            verify,
+            home,
+            _environment(),
+            fails=f"the release log in {home} is forked or damaged, so no release can be added to it. If it is"
+            " damaged, restore a backup; if it is forked, somebody else has the key: docs/howto/release.md. culm verify"
+            " says",
+        )
     return trail
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -50,7 +51,8 @@ def test_the_newest_section_is_of_this_version() -> None:
 
 
 def test_the_version_is_said_once() -> None:
-    """``culm.__version__`` is the one place; the package's metadata are made from it."""
+    """``culm.__version__`` is the one place: metadata are made from it, and ``web/`` has no version of its own."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert "version" not in project["project"]
     assert "src/culm/__init__.py" == project["tool"]["hatch"]["version"]["path"]
+    assert "version" not in json.loads((ROOT / "web" / "package.json").read_text())

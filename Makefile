@@ -8,6 +8,8 @@ PYTEST_ARGS ?= --numprocesses=auto --maxprocesses=4 --dist=loadgroup --max-worke
 BENCH_ARGS ?=
 BASE ?=
 WHEEL_ARGS ?=
+CULM_RELEASE_HOME ?=
+RELEASE_ARGS ?=
 FUZZ_ARGS ?=
 SEEDS ?= 10000
 STORM_ARGS ?=
@@ -31,11 +33,11 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LAKEHOUSE := build/lakehouse
 # The folders that hold Python, as far as they are there.
-CODE := $(wildcard src tests bench crash fuzz soak storm examples docs deploy)
-TYPED := $(wildcard src tests bench crash fuzz soak storm examples deploy)
+CODE := $(wildcard src tests bench crash fuzz release soak storm examples docs deploy)
+TYPED := $(wildcard src tests bench crash fuzz release soak storm examples deploy)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native web wheel bench compare versions fuzz docs lock clean python-check
+.PHONY: help demo test quick long coverage lint format types storm crash models mutants soak hostile audit screenshots cluster lakehouse native web wheel release bench compare versions fuzz docs lock clean python-check
 
 help:  ## say what the verbs do
 	@echo "make VERB, each sets up .venv itself when it is needed:"
@@ -130,6 +132,11 @@ wheel: $(READY) $(if $(shell command -v npm),$(BUNDLE))  ## build the wheel into
 	@rm -rf dist && mkdir -p build && $(BIN)/python -m build --no-isolation --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	@$(BIN)/python -m tests.wheel $(WHEEL_ARGS) dist/culm-*.whl
 
+# Rust's build tool is no part of the environment for development; a release needs it where cargo is.
+release: $(READY)  ## build, check and sign the files of a version, up to the upload (CULM_RELEASE_HOME=DIR, RELEASE_ARGS=...)
+	@! command -v cargo >/dev/null || $(PIP) install --require-hashes -r requirements/native.lock
+	@CULM_RELEASE_HOME="$(CULM_RELEASE_HOME)" $(BIN)/python -m release $(RELEASE_ARGS)
+
 bench: $(READY)  ## run the benchmarks (BENCH_ARGS=...)
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
@@ -148,7 +155,7 @@ docs: $(READY)  ## build the pages into build/docs
 
 clean:  ## remove the environment and everything built
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@find src tests $(wildcard bench crash fuzz soak storm examples) -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests $(wildcard bench crash fuzz release soak storm examples) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # uv only makes the locks; it is no dependency, so it lives in an environment of its own. Annotations
 # and the index are left out: a lock tells what, not from where.

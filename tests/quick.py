@@ -37,7 +37,7 @@ EXAMPLES = 5
 `make test` runs 25 and more."""
 
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-_OURS = ("tests", "bench", "crash", "fuzz", "soak", "storm")
+_OURS = ("tests", "bench", "crash", "fuzz", "release", "soak", "storm")
 _INSIDE = ("__func__", "fget", "func")  # where methods and properties of all kinds have their function
 _STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system", "os.exec"}  # audit events
 _STARTED = "a test of the quick run starts a process: mark it with pytest.mark.subprocess"

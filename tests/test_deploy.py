@@ -143,10 +143,12 @@ def test_wheels_are_built_as_make_native_builds_them() -> None:
     assert "wrong_verdicts()" in commands
 
 
-def test_the_package_is_built_as_make_wheel_builds_it() -> None:
-    """The workflow for the package has the bundle for browsers in it, or fails, and a node that can build it."""
+def test_the_package_is_built_as_a_release_is() -> None:
+    """The workflow for the package runs ``make release`` without a key, and needs the bundle in the wheel."""
     found = steps("package.yml")
-    assert "make wheel WHEEL_ARGS=--bundle" in [step.get("run") for step in found]
+    (command, look) = [step["run"] for step in found if "run" in step]
+    assert re.fullmatch(r'make release RELEASE_ARGS="--unsigned [a-z -]+"', command)
+    assert "-m tests.wheel --bundle dist/" in look
     (version,) = [step["with"]["node-version"] for step in found if "setup-node" in step.get("uses", "")]  # type: ignore[index]
     engines = json.loads((DEPLOY.parent / "web" / "package.json").read_text())["engines"]["node"]
     assert f">={version}" == engines

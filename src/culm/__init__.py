@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from culm.store import SQLiteStore as Store
     from culm.wire.places import author_text, log_text, parse_author, parse_log, parse_place
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CulmError",

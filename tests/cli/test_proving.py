@@ -47,6 +47,17 @@ def test_there_and_back(culm: Culm, author: str, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_one_entry(culm: Culm, tmp_path: Path) -> None:
+    """The sentence on the history is in the singular where a single entry is all of it."""
+    culm("init")
+    place = culm("append", "2", "--text", "alone").out.strip()
+    culm("prove", place, "-o", tmp_path / "alone")
+    assert (
+        "  1 signed entry links it into one history, from entry 1 to entry 1.\n"
+        in culm("check", tmp_path / "alone").out
+    )
+
+
 def test_with_the_payload(culm: Culm, author: str, tmp_path: Path) -> None:
     """With ``--payload`` the file has the payload, and it is compared."""
     file = tmp_path / "proof"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SPECS = ROOT / "docs" / "specs"
-FOLDERS = ("src", "tests", "bench", "fuzz", "crash", "soak", "examples", "deploy", "docs")
+FOLDERS = ("src", "tests", "bench", "fuzz", "crash", "release", "soak", "examples", "deploy", "docs")
 ENDINGS = {".py", ".md", ".toml", ".sh", ".yaml", ".yml"}
 
 _OWN = {Path(__file__), Path(__file__).with_name("test_citations.py")}  # their examples cite nothing

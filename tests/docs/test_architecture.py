@@ -15,7 +15,7 @@ RECORDS = sorted(DECISIONS.glob("[0-9]*.md"))
 NAMING = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 _MODULE = re.compile(r"`(culm(?:\.(?!toml`)\w+)+)`")
-_FILE = re.compile(r"`((?:src|tests|docs|bench|crash|fuzz|soak|storm|examples|deploy|requirements)/[\w/.-]+)`")
+_FILE = re.compile(r"`((?:src|tests|docs|bench|crash|fuzz|release|soak|storm|examples|deploy|requirements)/[\w/.-]+)`")
 
 
 def rows() -> list[list[str]]:

@@ -120,3 +120,17 @@ def test_the_calls_side_by_side_exist() -> None:
     assert len(calls) > 9
     assert [] == sorted(commands - {name.split()[0] for name in Commands().loaded()})
     assert [] == sorted(name for name in calls if not hasattr(culm.Node, name))
+
+
+def test_no_page_has_two_versions_of_a_line() -> None:
+    """No page has marks of a merge that nobody settled; a table with such marks ends in the middle."""
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]
+    marks = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+    assert [] == [page.name for page in pages if marks.search(page.read_text())]
+
+
+def test_no_page_names_a_version_of_culm() -> None:
+    """Pages say ``culm-VERSION``: a version on a page is wrong with the next release."""
+    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
+    named = re.compile(r"[Cc]ulm(-| | is version )0\.\d")
+    assert [] == [page.name for page in pages if named.search(page.read_text())]

@@ -105,7 +105,8 @@ def _backup(arguments: argparse.Namespace) -> int:
             _put(folder, staging, target)
     names = home.identity_names()
     identities = counted(len(names), "identity")
-    told = f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {target}"
+    where = "stdout" if arguments.target == "-" else target
+    told = f"backed up {counted(copied.entries, 'entry')} ({size_text(copied.size)}) and {identities} to {where}"
     if arguments.target == "-":
         note(told)
     elif arguments.json:

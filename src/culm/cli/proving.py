@@ -141,7 +141,8 @@ def _explained(proof: EntryProof, *, has_payload: bool, asked: bool) -> Iterator
     digest = entry.payload_hash[len(YAMF_PREFIX) :].hex()
     yield "proved"
     yield f"  {author_text(entry.author)} signed entry {entry.seq} of log {entry.log_id}."
-    yield f"  {len(proof.entries)} signed entries link it into one history, from entry 1 to entry {top.seq}."
+    links = "1 signed entry links" if len(proof.entries) == 1 else f"{len(proof.entries)} signed entries link"
+    yield f"  {links} it into one history, from entry 1 to entry {top.seq}."
     if has_payload:
         yield f"  Its payload is what was checked: {counted(entry.size, 'byte')}."
     else:

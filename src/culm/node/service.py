@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any
 
 from culm.bamboo import Entry, Identity
-from culm.bamboo.decimal import size_text
 from culm.bamboo.verification import Verify, check_one_by_one
 from culm.errors import (
     ConfigError,
@@ -64,6 +63,7 @@ from culm.node.storage.worker import StoreWorker
 from culm.node.surroundings import clock
 from culm.store import Draft, ToolStore
 from culm.types import Buffer, Log
+from culm.wire.places import log_text
 
 _logger = logging.getLogger("culm.node")
 Narrow = Callable[[Policy], Policy]
@@ -550,10 +550,8 @@ class NodeService:
                 async with asyncio.timeout(max(_WEIGHED_SECONDS, 100 * took)):
                     await self._tight.wait()
             if self._tight.is_set():
-                taken = size_text(quotas.total)
-                _logger.warning(
-                    "a quota is used up", extra={"reason": f"the logs of others take {taken} in this clump"}
-                )
+                log = {} if quotas.refused is None else {"log": log_text(quotas.refused)}
+                _logger.warning("a quota is used up", extra={**log, "reason": quotas.explained()})
                 await self._ask_anew()
             self._tight.clear()
             quotas.mark()  # Long before the sum, so that what is on its way to the store by now is in it.

@@ -66,6 +66,18 @@ def test_a_home_as_it_fills(place: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert len(found["identities"]["default"]) == len(key) + 11
 
 
+def test_a_node_that_is_configured(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the configuration has an address to listen at, no other one is proposed, but to invite somebody."""
+    main(["init"])
+    (place / "culm.toml").write_text('clump = "garden"\nlisten = ["culm://0.0.0.0:8483"]\n', encoding="utf-8")
+    main(["follow", "A" * 43])
+    out = said(capsys)
+    assert "clump   garden, following 1 author or log\n" in out
+    assert "  culm serve " in out
+    assert "  culm invite " in out
+    assert "--listen" not in out
+
+
 def test_a_home_that_is_named_stays_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The commands that are proposed are for the home that was asked about."""
     other = f"{place} of another"

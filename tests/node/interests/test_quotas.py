@@ -17,6 +17,7 @@ from culm.node.interests.quotas import AUTHOR_BYTES, ENTRY_BYTES, QuotaLimits, Q
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.service import NodeService
 from culm.node.storage.source import sizes_in
+from culm.ranges import Range, RangeSet
 from culm.sealing import Keyring, Sealer, opened, reader_of
 from culm.store import Draft
 from culm.testing import LogBuilder, build_log
@@ -126,6 +127,8 @@ def test_a_log_with_an_entry_that_does_not_fit() -> None:
     assert tally.takes(small, 100)
     assert (True, False) == (tally.is_full(large.log), tally.is_full(small.log))
     assert [None] == calls
+    assert large.log == tally.refused
+    assert tally.explained() == "no room for an entry; its author has 16.8 KiB of 58.6 KiB"
 
 
 def test_strangers_cannot_fill_the_memory() -> None:
@@ -175,11 +178,11 @@ def test_what_the_store_has(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def node(
-    party: Party, scheme: str, limits: QuotaLimits | None = None
+    party: Party, scheme: str, limits: QuotaLimits | None = None, policy: Policy | None = None
 ) -> AsyncIterator[tuple[NodeService, PeerUrl]]:
-    """A node of the clump that listens; with limits, it carries."""
+    """A node of the clump that listens; with limits, it carries, or wants what a policy says."""
     stop, places = asyncio.Event(), asyncio.Queue[PeerUrl]()
-    policy = Policy(hoard=limits is not None)
+    policy = policy or Policy(hoard=limits is not None)
     service = NodeService(
         party.identity, replace(CONFIG, clump=CLUMP, policy=policy, quotas=limits or QuotaLimits()), party.store
     )
@@ -225,6 +228,25 @@ def test_a_hostile_member(parties: list[Party], scheme: str) -> None:
     sizes = taken(carrier)
     assert 50_000 < sizes[hostile.identity.public] <= 100_000
     assert sum(sizes.values()) <= 400_000
+
+
+@pytest.mark.parametrize("scheme", ["culm", "intervals", "proposals"])  # Bushbaby has no entry without its payload.
+def test_a_payload_that_nobody_wants(parties: list[Party], scheme: str) -> None:
+    """An entry is kept without its payload if the payload is not asked for, even one that no quota has room for."""
+    carrier, member, _ = parties
+    for size in (10, 500_000, 10):
+        member.store.append(member.identity, 1, [bytes(size)])
+    log = member.identity.public, 1
+    small = Policy(interests={log: RangeSet([Range(1, None, size_limit=1000)])})
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            _, url = await stack.enter_async_context(node(carrier, scheme, QuotaLimits(author=100_000), small))
+            caller, _ = await stack.enter_async_context(node(member, scheme))
+            caller.contact(url)
+            await until(lambda: carrier.holds().get(log) == [1, 3])
+
+    run(main)
 
 
 def test_a_member_who_repeats(parties: list[Party]) -> None:

@@ -546,7 +546,7 @@ def test_an_address_that_is_taken(store: SQLiteStore) -> None:
         async with served(store.path) as page:
             port = urlsplit(page.server.url).port
             assert port is not None
-            with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: Address already in use"):
+            with pytest.raises(ConfigError, match=f"127.0.0.1:{port}: another program listens there"):
                 async with StatusServer(Roster(ME, store.path), StatusSettings("127.0.0.1", port)):
                     raise AssertionError
 

@@ -52,6 +52,7 @@ def _found(home: Home, arguments: argparse.Namespace) -> dict[str, Any]:
         **asdict(totals),
         "clump": None if settings.clump is None else clump_name(settings.clump),
         "follows": None if followed is None else len(followed),
+        "listen": [str(url) for url in settings["listen"]],
         "peers": [peer.name or str(peer.url) for peer in settings.peers],
     }
 
@@ -81,7 +82,8 @@ def _lines(found: dict[str, Any]) -> list[str]:
         )
         if found[what]
     ]
-    follows = "everything" if found["follows"] is None else f"{found['follows']} authors or logs"
+    count = found["follows"]
+    follows = "everything" if count is None else "1 author or log" if count == 1 else f"{count} authors or logs"
     lines.append(f"clump   {found['clump']}, following {follows}" if found["clump"] else "clump   none is configured")
     lines.append("peers   " + (", ".join(found["peers"]) or "none is configured"))
     return lines
@@ -97,6 +99,10 @@ def _steps(found: dict[str, Any], given: str) -> list[tuple[str, str]]:
         steps.append((f'culm{given} append 1 --text "first light"', "publish an entry"))
     if found["peers"]:
         steps.append((f"culm{given} serve{clump}", "stay connected to your peers"))
+    elif found["listen"]:
+        steps.append((f"culm{given} serve{clump}", "run the node: let others connect"))
+        if found["clump"] and any(url.startswith("culm://") for url in found["listen"]):
+            steps.append((f"culm{given} invite", "print a URL that brings somebody to this node"))
     else:
         steps.append((f"culm{given} serve{clump} --listen culm://0.0.0.0:8483", "let others connect"))
         steps.append((f"culm{given} sync culm://KEY@HOST:PORT{clump}", "exchange everything with a peer, once"))

@@ -89,9 +89,13 @@ class Policy:
 
     def keeps(self, entry: Entry, payload: memoryview) -> bool:
         """Whether to keep an entry that came, as far as ``curate`` and the quotas say."""
-        return (self.curate is None or self.curate(entry, payload)) and (
-            self.quotas is None or self.quotas.takes(entry, len(payload))
-        )
+        if self.curate is not None and not self.curate(entry, payload):
+            return False
+        if self.quotas is None:
+            return True
+        # Whether a path leads from the newest entry through this one is not known here, so this one counts as newest.
+        wanted = self.interest(entry.log).contains_payload(entry.seq, entry.size, newest=entry.seq)
+        return self.quotas.takes(entry, len(payload), wanted=wanted)
 
     @property
     def keeps_everything(self) -> bool:

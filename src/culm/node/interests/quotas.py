@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from culm.bamboo import Entry
+from culm.bamboo.decimal import size_text
 from culm.types import Log
 
 ENTRY_BYTES = 512
@@ -59,6 +60,7 @@ class Quotas:
         self.limits = limits
         self._own = own
         self._changed = changed
+        self.refused: Log | None = None
         self.mark()
         self.begin({})
 
@@ -78,14 +80,29 @@ class Quotas:
         self._full: set[Log] = set()  # An entry of these was refused although their author had room for less.
         self.is_tight = False  # Whether anything was refused since, so that it is worth summing up the store again.
 
+    def explained(self) -> str:
+        """How much of each quota is used, for the log that an entry was refused of last."""
+        parts = [
+            f"{whose} {size_text(used)} of {size_text(limit)}"
+            for whose, used, limit in (
+                ("its author has", self._of.get(self.refused[0], 0) if self.refused else 0, self.limits.author),
+                ("the logs of others together have", self.total, self.limits.total),
+            )
+            if limit
+        ]
+        return f"no room for an entry; {', '.join(parts)}"
+
     def is_full(self, log: Log) -> bool:
         """Whether to ask for nothing more of a log."""
         return log[0] not in self._own and (log in self._full or not self._has_room(log[0], 1))
 
-    def takes(self, entry: Entry, payload: int) -> bool:
-        """Weigh an entry that came, with so many bytes of its payload; whether to keep it."""
+    def takes(self, entry: Entry, payload: int, *, wanted: bool = True) -> bool:
+        """Weigh an entry that came, with so many bytes of its payload; whether to keep it.
+
+        ``wanted``: whether the rest of the payload is asked for, and so needs room, too.
+        """
         size = weight_of(entry)
-        return self._takes(entry.log, size + payload, size + max(payload, entry.size))
+        return self._takes(entry.log, size + payload, size + max(payload, entry.size * wanted))
 
     def takes_piece(self, entry: Entry, size: int) -> bool:
         """Weigh a piece of a large payload; whether to keep it."""
@@ -113,6 +130,7 @@ class Quotas:
 
     def _refuse(self, log: Log) -> None:
         is_new = not self.is_tight
+        self.refused = log
         self.is_tight = True
         if self._has_room(log[0], 1):  # Otherwise the tally says so.
             if len(self._full) >= _MOST_FULL:

@@ -6,6 +6,7 @@ not answer would otherwise keep the task.
 """
 
 import asyncio
+import errno
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -18,6 +19,8 @@ def reason_of(error: OSError) -> str:
     """What has happened, in the system's words, without the error's number and the address that some errors repeat."""
     if isinstance(error, ssl.SSLError):  # Its number is one of OpenSSL, not of the system.
         return getattr(error, "reason", None) or str(error)
+    if error.errno == errno.EADDRINUSE:
+        return "another program listens there, perhaps a node of yours; stop it, or choose another address"
     if error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return error.strerror or str(error) or "it was closed"

@@ -5,7 +5,6 @@ the store may take seconds to answer and the loop must not wait.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -20,6 +19,7 @@ import culm
 from culm.errors import ConfigError, CulmError, NotHeld, PayloadDamaged, StoreError
 from culm.node.network.accepting import listening
 from culm.node.roster import Roster
+from culm.node.sessions.tasks import reason_of
 from culm.node.status import holdings, queries
 from culm.node.status.asked import following
 from culm.node.status.crowd import Complaints, Crowd, Door
@@ -80,9 +80,8 @@ class StatusServer:
             try:
                 listener = await listening(lambda: Door(self._crowd, http), settings.host, settings.port)
             except OSError as error:
-                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
                 raise ConfigError(
-                    f"cannot serve the status page at {settings.host}:{settings.port}: {reason}"
+                    f"cannot serve the status page at {settings.host}:{settings.port}: {reason_of(error)}"
                 ) from None
             stack.callback(listener.close)
             host = f"[{settings.host}]" if ":" in settings.host else settings.host

@@ -19,7 +19,7 @@ from culm.store.confirming import confirm, is_confirmed
 from culm.store.database import Database
 from culm.store.logview import LogView
 from culm.store.payloads.pieces import write_payloads, write_stream
-from culm.store.rows import BYTES, next_change, next_entry_id, proof_of, the_row
+from culm.store.rows import BYTES, next_change, next_change_and_entry_id, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState
 from culm.types import Buffer, Log
 
@@ -27,6 +27,7 @@ GROUP_ENTRIES = 1000
 """Entries that share a transaction, at most, unless one draft has more: the store serves nobody else meanwhile."""
 GROUP_BYTES = 4 * 1024 * 1024
 """The same for the bytes of their payloads."""
+_MOST_VIEWS = 16  # logs that are remembered from one transaction to the next, with some hashes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +110,11 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
     views: dict[Log, LogView] = {}
     stored: list[tuple[int, Buffer]] = []
     with database.transaction() as connection:
-        change, entry_id = next_change(connection), next_entry_id(connection)
+        change, entry_id = next_change_and_entry_id(connection)
         for draft in drafts:
             view = views.get(draft.log)
             if view is None:
-                view = views[draft.log] = LogView(database, draft.log, change)
+                view = views[draft.log] = _view_of(database, draft.log, change)
             try:
                 _check(connection, view, len(draft.payloads), continue_here=draft.continue_here)
             except CulmError as error:
@@ -132,7 +133,18 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
             if view.greatest:  # A log whose drafts were all refused may have no entry.
                 view.flush()
         write_payloads(database, stored)
+        if len(views) <= _MOST_VIEWS:
+            database.views.update(views)
     return results
+
+
+def _view_of(database: Database, log: Log, change: int) -> LogView:
+    """The log as the transaction before has left it, if that was an append to the log, too: nothing is read then."""
+    view: LogView | None = database.earlier_views.get(log)
+    if view is None:
+        return LogView(database, log, change)
+    view.go_on(change)
+    return view
 
 
 def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continue_here: bool) -> None:
@@ -142,10 +154,13 @@ def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continu
     for target in {view.newest, *map(lipmaa, range(place.seq, place.seq + count))}:
         if target <= view.newest:  # Raise now, before the first of them is added.
             _hash_at(view, target)
-    if not is_confirmed(connection, view.log):
+    if view.is_confirmed is None:
+        view.is_confirmed = is_confirmed(connection, view.log)
+    if not view.is_confirmed:
         if not continue_here:
             raise UnconfirmedLog(place)
         confirm(connection, view.log)
+        view.is_confirmed = True
 
 
 def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, is_end: bool) -> Entry:

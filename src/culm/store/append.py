@@ -11,13 +11,14 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, repeat
 from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, UnconfirmedLog
 from culm.store.confirming import confirm, is_confirmed
 from culm.store.database import Database
-from culm.store.logview import LogView
+from culm.store.logview import LogView, Received
 from culm.store.payloads.pieces import write_payloads, write_stream
 from culm.store.rows import BYTES, next_change, next_change_and_entry_id, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState
@@ -120,14 +121,12 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
             except CulmError as error:
                 results.append(error)
                 continue
-            entries: list[Entry] = []
-            for number, payload in enumerate(draft.payloads, 1):
-                is_end = draft.is_end and number == len(draft.payloads)
-                entry = _sign(view, draft.identity, len(payload), yamf_hash(payload), is_end=is_end)
-                view.add(entry, entry_id, PayloadState.COMPLETE, entry.size)
-                stored.append((entry_id, payload))
-                entries.append(entry)
-                entry_id += 1
+            entries = _sign_all(view, draft)
+            plain = view.extend(list(map(Received, entries, draft.payloads, repeat(False))), entry_id)
+            for row, entry in enumerate(entries[plain:], entry_id + plain):  # Their lipmaalinks go to waiting entries.
+                view.add(entry, row, PayloadState.COMPLETE, entry.size)
+            stored += zip(count(entry_id), draft.payloads, strict=False)
+            entry_id += len(entries)
             results.append(entries)
         for view in views.values():
             if view.greatest:  # A log whose drafts were all refused may have no entry.
@@ -161,6 +160,30 @@ def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continu
             raise UnconfirmedLog(place)
         confirm(connection, view.log)
         view.is_confirmed = True
+
+
+def _sign_all(view: LogView, draft: Draft) -> list[Entry]:
+    """The entries of a draft. Of the log only the hashes are needed that ``_check`` has found."""
+    identity, log_id, begin = draft.identity, draft.log_id, view.newest + 1
+    last = begin + len(draft.payloads) - 1
+    hashes: list[bytes] = []  # Of the new entries.
+    backlink = _hash_at(view, view.newest)
+    entries = []
+    for seq, payload in enumerate(draft.payloads, begin):
+        target = lipmaa(seq)
+        entry = identity.create_entry(
+            log_id=log_id,
+            seq=seq,
+            backlink=backlink,
+            lipmaalink=hashes[target - begin] if target >= begin else _hash_at(view, target),
+            size=len(payload),
+            payload_hash=yamf_hash(payload),
+            is_end=draft.is_end and seq == last,
+        )
+        backlink = entry.hash
+        hashes.append(backlink)
+        entries.append(entry)
+    return entries
 
 
 def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, is_end: bool) -> Entry:

@@ -11,10 +11,11 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, repeat
 from typing import Any
 
-from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
+from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, UnconfirmedLog
 from culm.store.confirming import confirm, is_confirmed
 from culm.store.database import Database
@@ -121,7 +122,8 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
             except CulmError as error:
                 results.append(error)
                 continue
-            entries = _sign_all(view, draft)
+            begin, hash_at = view.newest + 1, partial(_hash_at, view)
+            entries = draft.identity.create_run(draft.log_id, begin, draft.payloads, hash_at, ends=draft.is_end)
             plain = view.extend(list(map(Received, entries, draft.payloads, repeat(False))), entry_id)
             for row, entry in enumerate(entries[plain:], entry_id + plain):  # Their lipmaalinks go to waiting entries.
                 view.add(entry, row, PayloadState.COMPLETE, entry.size)
@@ -160,30 +162,6 @@ def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continu
             raise UnconfirmedLog(place)
         confirm(connection, view.log)
         view.is_confirmed = True
-
-
-def _sign_all(view: LogView, draft: Draft) -> list[Entry]:
-    """The entries of a draft. Of the log only the hashes are needed that ``_check`` has found."""
-    identity, log_id, begin = draft.identity, draft.log_id, view.newest + 1
-    last = begin + len(draft.payloads) - 1
-    hashes: list[bytes] = []  # Of the new entries.
-    backlink = _hash_at(view, view.newest)
-    entries = []
-    for seq, payload in enumerate(draft.payloads, begin):
-        target = lipmaa(seq)
-        entry = identity.create_entry(
-            log_id=log_id,
-            seq=seq,
-            backlink=backlink,
-            lipmaalink=hashes[target - begin] if target >= begin else _hash_at(view, target),
-            size=len(payload),
-            payload_hash=yamf_hash(payload),
-            is_end=draft.is_end and seq == last,
-        )
-        backlink = entry.hash
-        hashes.append(backlink)
-        entries.append(entry)
-    return entries
 
 
 def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, is_end: bool) -> Entry:

@@ -114,7 +114,7 @@ TESTED_IN = {
     "store/payloads/test_payloads": "store.payloads.sink",
     "store/recordindex/test_recordindex": "store.recordindex.compare store.recordindex.manifest"
     " store.recordindex.storage store.recordindex.writer",
-    "store/records/test_views": "store.records.index",
+    "store/records/test_views": "store.records.index store.records.sums",
     "node/sessions/test_arrivals": "node.sessions.storing",
 }
 """Test modules with the modules of ``culm`` they test beside the one they are named after."""

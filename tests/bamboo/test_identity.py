@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.pwhash import argon2id
 
-from culm.bamboo import Entry, Identity, is_authentic, keyfile, yamf_hash
+from culm.bamboo import MAX_U64, Entry, Identity, is_authentic, keyfile, lipmaa, yamf_hash
 from culm.bamboo import identity as identity_module
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key, read_private, write_private
 from culm.errors import ConfigError
@@ -110,6 +110,35 @@ def test_a_new_entry_is_what_its_bytes_say(seq: int, lipmaa: bytes | None, *, is
 
 
 # -- the file's text -------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, MAX_U64), st.integers(0, 130), st.lists(st.binary(max_size=300), min_size=1, max_size=40))
+@settings(max_examples=40, deadline=None)
+def test_a_run_is_what_single_entries_are(log_id: int, before: int, payloads: list[bytes]) -> None:
+    """Entries that are signed together have the bytes, the fields and the hashes of those made one by one."""
+    hashes: list[bytes | None] = [None]
+    for seq in range(1, before + len(payloads) + 1):
+        size = len(payloads[seq - before - 1]) if seq > before else 0
+        payload_hash = yamf_hash(payloads[seq - before - 1] if seq > before else b"")
+        entry = SOMEBODY.create_entry(
+            log_id=log_id,
+            seq=seq,
+            backlink=hashes[seq - 1],
+            lipmaalink=hashes[lipmaa(seq)],
+            size=size,
+            payload_hash=payload_hash,
+            is_end=seq == before + len(payloads),
+        )
+        hashes.append(entry.hash)
+    run = SOMEBODY.create_run(log_id, before + 1, payloads, hashes.__getitem__, ends=True)
+
+    assert hashes[before + 1 :] == [entry.hash for entry in run]
+    for made in run:
+        read = Entry.decode(made.encoded)
+        assert read.hash == made.hash
+        assert is_authentic(made)
+        names = [name.name for name in fields(Entry) if name.name != "_hash"]
+        assert [getattr(made, name) for name in names] == [getattr(read, name) for name in names]
 
 
 def test_open_round_trip() -> None:

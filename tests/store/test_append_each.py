@@ -6,15 +6,17 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 from __future__ import annotations
 
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, path
-from culm.errors import AfterEndOfLog, CulmError, ForkDetected, StoreError, StoreFull, UnconfirmedLog
+from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, StoreFull, UnconfirmedLog
 from culm.store import Draft, SQLiteStore
 from culm.store.payloads.pieces import PIECE_BYTES
 from culm.store.schema import to_sql
@@ -133,7 +135,8 @@ def test_sparse_logs(store: SQLiteStore, newest: int) -> None:
 def test_a_link_that_is_gone(store: SQLiteStore) -> None:
     """If a damaged store lacks what a later entry of a draft links to, no entry of it is added; others are."""
     store.append_each([draft(*[b"x"] * 12)])
-    database_of(store).connection.execute("DELETE FROM entries WHERE seq = ?", (to_sql(4),))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as damaging:
+        damaging.execute("DELETE FROM entries WHERE seq = ?", (to_sql(4),))
     refused, made = store.append_each([draft(b"13", b"14"), draft(b"1", log_id=8)])
 
     assert isinstance(refused, StoreError)
@@ -179,6 +182,59 @@ def test_a_full_disk(store: SQLiteStore) -> None:
     assert before == (look(store, NAME), store.change())
     assert [[2]] == numbers(store.append_each([draft(b"2")]))
     assert [] == store.verify().problems
+
+
+def test_what_is_remembered_is_undone_with_its_transaction(store: SQLiteStore) -> None:
+    """After an append that failed at its commit, the next one begins where the store really is."""
+    store.append_each([draft(b"1"), draft(b"1", log_id=8)])
+    database = database_of(store)
+    with pytest.raises(ZeroDivisionError), database.transaction():
+        store.append_each([draft(b"gone"), draft(b"gone", log_id=9)])
+        raise ZeroDivisionError
+    made = store.append_each([draft(b"2"), draft(b"1", log_id=9)])
+
+    assert [[2], [1]] == numbers(made)
+    assert [] == store.verify().problems
+
+
+def test_others_write_between_two_appends(store: SQLiteStore) -> None:
+    """An append sees what another connection, a peer or the owner has changed since the append before."""
+    copy = LogBuilder(AUTHOR, 7)
+    for seq in range(1, 6):
+        copy.append(b"%d" % seq)
+    with SQLiteStore(store.path) as other:
+        for seq in range(1, 300):  # Enough that blocks of the record index are cut on both sides.
+            at, beside = (store, other) if seq % 3 else (other, store)
+            assert [[2 * seq - 1]] == numbers(at.append_each([draft(b"one")]))
+            assert [[2 * seq]] == numbers(beside.append_each([draft(b"two")]))
+        assert [] == store.verify().problems
+        store.forget(Place(AUTHOR.public, 7, 598))
+        assert [[599]] == numbers(store.append_each([draft(b"3")]))
+        store.unconfirm(AUTHOR.public)
+        assert [UnconfirmedLog] == numbers(store.append_each([draft(b"4")]))
+        assert [[600]] == numbers(store.append_each([draft(b"4", continue_here=True)]))
+        assert [[601]] == numbers(store.append_each([draft(b"5")]))
+        other.unconfirm(AUTHOR.public)
+        assert [UnconfirmedLog] == numbers(store.append_each([draft(b"6")]))
+        other.add(copy.items()[:1])
+
+    assert [ForkDetected] == numbers(store.append_each([draft(b"6")]))
+    assert [] == store.verify().problems
+
+
+def test_an_append_is_few_statements(store: SQLiteStore) -> None:
+    """One more entry of a log that was just written costs at most 18 statements, and reads no row of its log."""
+    for number in range(40):
+        store.append_each([draft(b"%d" % number)])
+    statements: list[str] = []
+    connection = database_of(store).connection
+    connection.set_trace_callback(statements.append)
+    store.append_each([draft(b"one more")])
+    connection.set_trace_callback(None)
+
+    assert len(statements) <= 18, statements
+    reads = [statement for statement in statements if statement.startswith("SELECT")]
+    assert ["SELECT 1 FROM record_changes LIMIT 1", "SELECT name FROM dropped_files"] == reads
 
 
 KILLED = """

@@ -18,7 +18,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     foreign: whether a file has the tables of a store and no others
     database: one connection, its transactions, hooks before each commit
     rows, payloads.folder: where rows become values; the folder of large payloads
-    values, files: the values that the store takes and gives; the formats of export files
+    values, files, records.sums: the values that the store takes and gives; the formats of export files; sums of records
     schema: tables, states, and the conditions that name them
 """
 

@@ -11,15 +11,17 @@ Specification: docs/specs/bamboo.md, "Holding and publishing".
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count, repeat
 from typing import Any
 
-from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, yamf_hash
+from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, UnconfirmedLog
 from culm.store.confirming import confirm, is_confirmed
 from culm.store.database import Database
-from culm.store.logview import LogView
+from culm.store.logview import LogView, Received
 from culm.store.payloads.pieces import write_payloads, write_stream
-from culm.store.rows import BYTES, next_change, next_entry_id, proof_of, the_row
+from culm.store.rows import BYTES, next_change, next_change_and_entry_id, next_entry_id, proof_of, the_row
 from culm.store.schema import PayloadState
 from culm.types import Buffer, Log
 
@@ -27,6 +29,7 @@ GROUP_ENTRIES = 1000
 """Entries that share a transaction, at most, unless one draft has more: the store serves nobody else meanwhile."""
 GROUP_BYTES = 4 * 1024 * 1024
 """The same for the bytes of their payloads."""
+_MOST_VIEWS = 16  # logs that are remembered from one transaction to the next, with some hashes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,30 +112,40 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
     views: dict[Log, LogView] = {}
     stored: list[tuple[int, Buffer]] = []
     with database.transaction() as connection:
-        change, entry_id = next_change(connection), next_entry_id(connection)
+        change, entry_id = next_change_and_entry_id(connection)
         for draft in drafts:
             view = views.get(draft.log)
             if view is None:
-                view = views[draft.log] = LogView(database, draft.log, change)
+                view = views[draft.log] = _view_of(database, draft.log, change)
             try:
                 _check(connection, view, len(draft.payloads), continue_here=draft.continue_here)
             except CulmError as error:
                 results.append(error)
                 continue
-            entries: list[Entry] = []
-            for number, payload in enumerate(draft.payloads, 1):
-                is_end = draft.is_end and number == len(draft.payloads)
-                entry = _sign(view, draft.identity, len(payload), yamf_hash(payload), is_end=is_end)
-                view.add(entry, entry_id, PayloadState.COMPLETE, entry.size)
-                stored.append((entry_id, payload))
-                entries.append(entry)
-                entry_id += 1
+            begin, hash_at = view.newest + 1, partial(_hash_at, view)
+            entries = draft.identity.create_run(draft.log_id, begin, draft.payloads, hash_at, ends=draft.is_end)
+            plain = view.extend(list(map(Received, entries, draft.payloads, repeat(False))), entry_id)
+            for row, entry in enumerate(entries[plain:], entry_id + plain):  # Their lipmaalinks go to waiting entries.
+                view.add(entry, row, PayloadState.COMPLETE, entry.size)
+            stored += zip(count(entry_id), draft.payloads, strict=False)
+            entry_id += len(entries)
             results.append(entries)
         for view in views.values():
             if view.greatest:  # A log whose drafts were all refused may have no entry.
                 view.flush()
         write_payloads(database, stored)
+        if len(views) <= _MOST_VIEWS:
+            database.views.update(views)
     return results
+
+
+def _view_of(database: Database, log: Log, change: int) -> LogView:
+    """The log as the transaction before has left it, if that was an append to the log, too: nothing is read then."""
+    view: LogView | None = database.earlier_views.get(log)
+    if view is None:
+        return LogView(database, log, change)
+    view.go_on(change)
+    return view
 
 
 def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continue_here: bool) -> None:
@@ -142,10 +155,13 @@ def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continu
     for target in {view.newest, *map(lipmaa, range(place.seq, place.seq + count))}:
         if target <= view.newest:  # Raise now, before the first of them is added.
             _hash_at(view, target)
-    if not is_confirmed(connection, view.log):
+    if view.is_confirmed is None:
+        view.is_confirmed = is_confirmed(connection, view.log)
+    if not view.is_confirmed:
         if not continue_here:
             raise UnconfirmedLog(place)
         confirm(connection, view.log)
+        view.is_confirmed = True
 
 
 def _sign(view: LogView, identity: Identity, size: int, payload_hash: bytes, *, is_end: bool) -> Entry:

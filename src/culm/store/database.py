@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store.payloads.folder import Folder
+from culm.store.records.sums import LogRow
 from culm.store.rows import Column, DamagedRow, all_rows
+from culm.types import Log
 
 LOCK_TIMEOUT = 10.0  # seconds to wait for another writer: a large import commits several times a second
 _RETRY_SECONDS = 0.02  # between attempts to switch to WAL mode, which takes about a millisecond
@@ -99,6 +101,17 @@ class Database:
         self.sums: dict[bytes, bytes] = {}
         self.inserted: list[Inserted] = []
         """What this transaction has inserted and no hook has dealt with so far."""
+        self.flushed: list[LogRow] = []
+        """Logs whose rows this transaction has still to write: a hook does, with what it knows of them."""
+        # What later transactions need not read, because it is in memory. All of it is forgotten after a transaction
+        # that is undone, and after one of another connection.
+        self.blocks: dict[int, Any] = {}
+        """For ``culm.store.records.index``: the blocks that were changed last, by the kinds of their records."""
+        self.views: dict[Log, Any] = {}
+        """For ``culm.store.append``: logs as this transaction leaves them. Only the next one finds them, in
+        ``earlier_views``: whatever else changes logs need not know of them."""
+        self.earlier_views: dict[Log, Any] = {}
+        self._version = 0  # SQLite's number of the state that they belong to: it changes with the commits of others.
         self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
         self._lock_timeout = lock_timeout
         self._thread = 0  # the thread that runs a transaction, 0 if none does
@@ -167,6 +180,7 @@ class Database:
             self._thread = threading.get_ident()
             undone = True
             try:
+                self._recall()
                 yield self.connection
                 self._call_hooks()
                 undone = False  # A commit that fails can still be in the WAL file, and a crash would bring it back.
@@ -174,6 +188,8 @@ class Database:
             except BaseException:
                 self._afterwards.clear()
                 self.inserted.clear()
+                self.flushed.clear()
+                self._forget()
                 # After a full disk or an I/O error SQLite has rolled back already, and ROLLBACK would fail.
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
@@ -184,6 +200,17 @@ class Database:
             afterwards, self._afterwards = self._afterwards, []
             for after in afterwards:
                 after()
+
+    def _recall(self) -> None:
+        """What the transaction before has left in memory is still true, unless another connection has written since."""
+        (version,) = self.connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version = version
+            self._forget()
+        self.earlier_views, self.views = self.views, {}
+
+    def _forget(self) -> None:
+        self.blocks, self.views, self.earlier_views = {}, {}, {}
 
     def _call_hooks(self) -> None:
         self._afterwards += [after for hook in self.hooks if (after := hook(self)) is not None]

@@ -22,10 +22,12 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import HoldingAreaFull, StoreFull
 from culm.store.database import Database, Inserted
 from culm.store.payloads import pieces
+from culm.store.records.sums import LogRow, Sums
 from culm.store.rows import (
     AT,
     BYTES,
     COUNT,
+    FLAG,
     PAYLOAD_STATE,
     ROW,
     SEQ,
@@ -54,7 +56,15 @@ from culm.types import Buffer, Log
 # links can be contradicted below an entry whose own number is contradicted, so that is two entries more at most.
 MAX_VARIANTS = 16  # entries kept of one number
 MAX_PROOFS = 1024  # fork proofs kept of one log
+_MOST_KNOWN = 4096  # entries of a log that are remembered from one transaction to the next: half a megabyte
 _OPTIONAL = SEQ.or_null()
+_LOG = (
+    "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from, entry_count, entry_total,"
+    " payload_count, payload_total, head,"
+    f" EXISTS (SELECT 1 FROM entries WHERE log = logs.id AND {IS_WAITING}) FROM logs WHERE author = ? AND log_id = ?"
+)
+_LOG_ROW = (ROW, _OPTIONAL, _OPTIONAL, AT, *[_OPTIONAL] * 3, COUNT, BYTES, COUNT, BYTES, BYTES.or_null(), FLAG)
+_NO_LOG = (0, None, None, to_sql(0), None, None, None, 0, b"", 0, b"", None, 0)
 _DIGEST_AT = len(YAMF_PREFIX)
 _Row = tuple[int, int, int, int, int, int, int, bytes, bytes]  # Of the table ``entries``, in the order of its columns.
 
@@ -113,7 +123,7 @@ class HoldingArea:
         return self._most[0] - count, self._most[1] - size
 
 
-class LogView:
+class LogView(LogRow):
     """One log while entries are added to it, inside a writing transaction. ``is_new``: it had no entries before.
 
     A log without an entry gets no row, so that entries which are refused leave nothing behind.
@@ -122,23 +132,24 @@ class LogView:
     def __init__(self, database: Database, log: Log, change: int) -> None:
         self._database = database
         self._db = connection = database.connection
-        self._change = change
-        query = (
-            "SELECT id, newest, greatest, contiguous, ended_at, forked_at, invalid_from FROM logs"
-            " WHERE author = ? AND log_id = ?"
-        )
-        columns = ROW, _OPTIONAL, _OPTIONAL, AT, _OPTIONAL, _OPTIONAL, _OPTIONAL
-        row = first_row(connection.execute(query, log_key(log)), *columns)
-        self.log = log
-        row = row or (0, None, None, to_sql(0), None, None, None)
-        self.id: int = row[0]  # 0: the log has no row yet.
-        self.newest, self.greatest, self.contiguous = (optional_from_sql(stored) or 0 for stored in row[1:4])
-        self.ended_at, self.forked_at, self.invalid_from = map(optional_from_sql, row[4:])
+        row = first_row(connection.execute(_LOG, log_key(log)), *_LOG_ROW) or _NO_LOG
+        newest, greatest, contiguous = (optional_from_sql(stored) or 0 for stored in row[1:4])
+        ended_at, forked_at, invalid_from = map(optional_from_sql, row[4:7])
+        held = newest, greatest, contiguous
+        super().__init__(log, row[0], *held, ended_at, forked_at, invalid_from, change, Sums.of(*row[7:11]), row[11])
         self.is_new = not self.greatest
+        self.is_confirmed: bool | None = None
+        """For ``culm.store.append``: whether the log is confirmed; None: not asked so far."""
         self._known: dict[int, list[_Known]] = {}
-        waiting = f"SELECT 1 FROM entries WHERE log = ? AND {IS_WAITING} LIMIT 1"
-        self._waits = connection.execute(waiting, (self.id,)).fetchone() is not None
+        self._waits = bool(row[12])
         self._rows: list[_Row] = []
+
+    def go_on(self, change: int) -> None:
+        """Serve another transaction, which begins where the one before has ended."""
+        self.change = change
+        self.is_new = not self.greatest
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
 
     def add(
         self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int, area: HoldingArea | None = None
@@ -224,7 +235,7 @@ class LogView:
     def _ensure_row(self) -> None:
         if not self.id:
             query = "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)"
-            cursor = self._db.execute(query, (*log_key(self.log), to_sql(0), self._change))
+            cursor = self._db.execute(query, (*log_key(self.log), to_sql(0), self.change))
             self.id = cursor.lastrowid or 0
 
     def _follows(self, entry: Entry) -> bool:
@@ -275,15 +286,14 @@ class LogView:
         return int(row_id)
 
     def flush(self) -> None:
-        """Write what ``add`` collected, and the log's own row."""
+        """Write what ``add`` collected. The log's own row is written at the end of the transaction, with its sums."""
         self._write_rows()
-        numbers = self.newest, self.greatest, self.ended_at, self.forked_at, self.invalid_from
-        optional = (to_sql(number) if number else None for number in numbers)
-        self._db.execute(
-            "UPDATE logs SET newest = ?, greatest = ?, ended_at = ?, forked_at = ?, invalid_from = ?, contiguous = ?,"
-            " change = ? WHERE id = ?",
-            (*optional, to_sql(self.contiguous), self._change, self.id),
-        )
+        self._database.flushed.append(self)
+
+    @property
+    def newest_hash(self) -> bytes:
+        """The hash (66 bytes) of the newest verified entry; nothing if there is none."""
+        return next((known.hash for known in self._at(self.newest) if known.state is State.VERIFIED), b"")
 
     # -- what stands where -------------------------------------------------------------------------------------
 
@@ -310,7 +320,7 @@ class LogView:
         if self._rows:
             self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
             runs = list(_verified_runs(self.id, self._rows))
-            news = [(self._change, self.id, at, 2 * full, entry, len(digests)) for _, at, entry, full, digests in runs]
+            news = [(self.change, self.id, at, 2 * full, entry, len(digests)) for _, at, entry, full, digests in runs]
             self._db.executemany("INSERT INTO news VALUES (?, ?, ?, ?, ?, ?)", news)
             self._database.inserted += runs
             self._rows.clear()

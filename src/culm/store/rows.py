@@ -97,6 +97,7 @@ BYTES = Column("a byte string", frozenset({bytes}))
 ID = Column("the id of a record (32 bytes)", frozenset({bytes}), size=32)
 KEY = Column("the key of a record (40 bytes)", frozenset({bytes}), size=40)
 TEXT = Column("text", frozenset({str}))
+_NEWEST_ROW = ROW.or_null()
 
 
 def checked(rows: list[Row], *columns: Column) -> list[Row]:
@@ -167,9 +168,18 @@ def next_change(connection: sqlite3.Connection) -> int:
     return int(change)
 
 
+def next_change_and_entry_id(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Both, in one statement."""
+    cursor = connection.execute(
+        "UPDATE counters SET value = value + 1 WHERE name = 'change' RETURNING value, (SELECT max(id) FROM entries)"
+    )
+    change, greatest = the_row(cursor, COUNT, _NEWEST_ROW)
+    return int(change), int(greatest or 0) + 1
+
+
 def next_entry_id(connection: sqlite3.Connection) -> int:
     """The row id for the next entry. Row ids grow in the order of arrival, so they serve as cursors."""
-    (greatest,) = the_row(connection.execute("SELECT max(id) FROM entries"), ROW.or_null())
+    (greatest,) = the_row(connection.execute("SELECT max(id) FROM entries"), _NEWEST_ROW)
     return int(greatest or 0) + 1
 
 

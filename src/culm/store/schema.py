@@ -11,7 +11,8 @@ payloads        pieces of small payloads: ``at`` is the offset of the piece's fi
 payload_files   large payloads: the name of the payload's file; see ``culm.store.payloads.pieces``
 dropped_files   files to delete when the transaction has been committed
 forks           fork proofs
-counters        ``change`` grows with every writing transaction; ``logs.change`` is its value when the log last changed
+counters        ``change`` grows with every writing transaction; ``logs.change`` is its value when the log last changed;
+                earlier versions of Culm need ``unsettled``
 records         the store as sets to reconcile; see ``culm.store.records.index``
 record_blocks   the sums over neighbouring records
 runs            which entries and payloads are held, as runs of neighbours; see ``culm.store.records.runs``

@@ -26,16 +26,16 @@ import sqlite3
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import compress, count, islice, repeat, zip_longest
-from operator import add, mul
+from operator import add
 from typing import NamedTuple, TypeVar
 
 from culm.bamboo import encode_varu64
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.store.database import Database, Inserted
 from culm.store.records import runs
+from culm.store.records.sums import ID_BYTES, WRITE_LOG, LogRow, Sums, number_of, stored_total
 from culm.store.rows import (
     AT,
     BYTES,
@@ -55,15 +55,16 @@ from culm.store.rows import (
 )
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, optional_from_sql
 
-ID_BYTES = 32
 MAX_BLOCK = 256  # records: reading a block takes half a millisecond, and there are few enough blocks to read them all
 MIN_BLOCK = 32  # records: far below half of MAX_BLOCK, so that a block is not cut and joined in turns
 _PAGE = 10_000  # changes in memory at once, because a fork at the start of a long log changes all its entries
-_MASK = 2**256 - 1  # sums are kept modulo 2^256, as the protocol compares them
 _LOWEST = b""  # where the first block begins: below every key, so that each key belongs to a block
 _SUMS = COUNT, BYTES, COUNT, BYTES
+_BLOCK = BYTES, BYTES.or_null(), *_SUMS
 _OPTIONAL = SEQ.or_null()
 _T = TypeVar("_T")
+Blocks = dict[int, "Block"]
+"""The block of each kind that was changed last, as it is stored: most changes are in the same block as the last one."""
 
 
 class Kind(IntEnum):
@@ -102,74 +103,51 @@ def key_timestamp(key: bytes) -> int:
     return int.from_bytes(key[:8], "big")
 
 
-@dataclass(slots=True)
-class Sums:
-    """The number of records and the sum of their ids; the same for the records whose payload is held.
-
-    The sums are not yet reduced modulo 2^256.
-    """
-
-    count: int = 0
-    total: int = 0
-    held_count: int = 0
-    held_total: int = 0
-
-    def add(self, numbers: Sequence[int], listed: Sequence[int], held: Sequence[int]) -> None:
-        """Take up what happened to records; see ``Changes``."""
-        self.count += sum(listed)
-        self.total += _weighted(numbers, listed)
-        self.held_count += sum(held)
-        self.held_total += _weighted(numbers, held)
-
-    def merge(self, other: Sums) -> None:
-        """Add the records of another sum."""
-        self.count += other.count
-        self.total += other.total
-        self.held_count += other.held_count
-        self.held_total += other.held_total
-
-    def row(self) -> tuple[int, bytes, int, bytes]:
-        """The columns in which the sums are stored."""
-        return (self.count, _stored(self.total), self.held_count, _stored(self.held_total))
-
-    @classmethod
-    def of(cls, count: int, total: bytes, held_count: int, held_total: bytes) -> Sums:
-        """The sums that ``row`` made these columns of."""
-        return cls(count, _number(total), held_count, _number(held_total))
-
-
-def _number(identity: bytes) -> int:
-    return int.from_bytes(identity, "little")
-
-
-def _weighted(numbers: Sequence[int], weights: Sequence[int]) -> int:
-    if weights.count(1) == len(weights):  # As nearly always: entries that are new, with their payloads.
-        return sum(numbers)
-    return sum(map(mul, numbers, weights))
-
-
-def _stored(total: int) -> bytes:
-    return (total & _MASK).to_bytes(ID_BYTES, "little")
-
-
 def settle(database: Database) -> None:
     """Bring the index up to date with the entries and logs that this transaction changed. Called before its commit."""
-    connection = database.connection
+    connection, blocks = database.connection, database.blocks
     inserted, database.inserted = database.inserted, []
+    flushed, database.flushed = database.flushed, []
     of_logs: dict[int, Sums] = defaultdict(Sums)
-    if connection.execute("SELECT 1 FROM record_changes LIMIT 1").fetchone() is None:
-        _settle_inserted(connection, inserted, of_logs)
-    else:
-        _settle_noted(connection, inserted, of_logs)
-    if of_logs:
-        connection.executemany(
-            "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
-            [(log,) for log in of_logs],
-        )
-    _settle_heads(connection, of_logs)
+    views = {view.id: view for view in flushed}
+    noted = connection.execute("SELECT 1 FROM record_changes LIMIT 1").fetchone() is not None
+    if not noted:
+        _settle_inserted(connection, blocks, inserted, of_logs)
+        if len(views) == len(flushed) and of_logs.keys() <= views.keys():
+            _settle_views(connection, blocks, flushed, of_logs)
+            return
+    database.views.clear()  # They do not know the sums that are computed here.
+    connection.executemany(WRITE_LOG, [view.row() for view in flushed])
+    if noted:
+        _settle_noted(connection, blocks, inserted, of_logs)
+    connection.executemany(
+        "UPDATE logs SET change = (SELECT value FROM counters WHERE name = 'change') WHERE id = ?",
+        [(log,) for log in of_logs],
+    )
+    _settle_heads(connection, blocks, of_logs, views.keys() | of_logs.keys())
 
 
-def _settle_inserted(connection: sqlite3.Connection, inserted: list[Inserted], of_logs: dict[int, Sums]) -> None:
+def _settle_views(
+    connection: sqlite3.Connection, blocks: Blocks, views: list[LogRow], of_logs: dict[int, Sums]
+) -> None:
+    """Write the rows of logs with their sums and heads. If nothing else has changed, nothing has to be read."""
+    moves: list[tuple[bytes, int, int]] = []
+    for view in views:
+        if view.id in of_logs:
+            view.sums.merge(of_logs[view.id])
+        head = None
+        if view.newest or view.forked_at is not None:
+            head = head_id(view.log, view.newest, view.newest_hash, view.sums, view.forked_at or 0)
+        if head != view.head:
+            moves += _head_moves(view.head, head, view.id)
+            view.head = head
+    connection.executemany(WRITE_LOG, [view.row() for view in views])
+    _move_heads(connection, blocks, moves)
+
+
+def _settle_inserted(
+    connection: sqlite3.Connection, blocks: Blocks, inserted: list[Inserted], of_logs: dict[int, Sums]
+) -> None:
     """Add new entries, if nothing else has changed: as columns, because mostly they are a thousand neighbours."""
     keys: list[bytes] = []
     numbers: list[int] = []
@@ -177,11 +155,10 @@ def _settle_inserted(connection: sqlite3.Connection, inserted: list[Inserted], o
     held: list[int] = []
     for log, first, entry, has_payloads, digests in inserted:
         ids, size, at = [digest[:ID_BYTES] for digest in digests], len(digests), from_sql(first) - 1
-        of_run = [_number(identity) for identity in ids]
+        of_run = [number_of(identity) for identity in ids]
         total = sum(of_run)
         of_logs[log].merge(Sums(size, total, size * has_payloads, total * has_payloads))
-        for kind in (runs.ENTRIES, runs.PAYLOADS)[: 1 + has_payloads]:
-            runs.join(connection, log, kind, first - 1, first + size - 2)
+        runs.extend(connection, log, (runs.ENTRIES, runs.PAYLOADS)[: 1 + has_payloads], first - 1, first + size - 2)
         keys += [(at + place).to_bytes(8, "big") + identity for place, identity in enumerate(ids)]
         numbers += of_run
         rows += range(entry, entry + size)
@@ -189,10 +166,12 @@ def _settle_inserted(connection: sqlite3.Connection, inserted: list[Inserted], o
     if len(inserted) > 1:
         moves = sorted(zip(keys, numbers, rows, held, strict=True))
         keys, numbers, rows, held = map(list, zip(*moves, strict=True))
-    _apply(connection, Kind.ENTRY, Changes(keys, numbers, rows, [1] * len(keys), held))
+    _apply(connection, blocks, Kind.ENTRY, Changes(keys, numbers, rows, [1] * len(keys), held))
 
 
-def _settle_noted(connection: sqlite3.Connection, inserted: list[Inserted], of_logs: dict[int, Sums]) -> None:
+def _settle_noted(
+    connection: sqlite3.Connection, blocks: Blocks, inserted: list[Inserted], of_logs: dict[int, Sums]
+) -> None:
     """Work through the notes of the triggers, and new entries together with them: a new one may be noted as well."""
     connection.executemany(
         "INSERT INTO record_changes VALUES (?, ?, ?, ?, 1, ?)",
@@ -204,7 +183,7 @@ def _settle_noted(connection: sqlite3.Connection, inserted: list[Inserted], of_l
     )
     for rows in _changed(connection):
         ats, ids, entries, listed, held, logs = zip(*rows, strict=True)
-        numbers = [_number(identity) for identity in ids]
+        numbers = [number_of(identity) for identity in ids]
         by_log: dict[int, list[int]] = defaultdict(list)
         for place, log in enumerate(logs):
             by_log[log].append(place)
@@ -213,7 +192,7 @@ def _settle_noted(connection: sqlite3.Connection, inserted: list[Inserted], of_l
             of_logs[log].add(*columns[:3])
             _settle_runs(connection, log, *columns[1:])
         keys = [record_key(from_sql(at), identity) for at, identity in zip(ats, ids, strict=True)]
-        _apply(connection, Kind.ENTRY, _without_idle(Changes(keys, numbers, entries, listed, held)))
+        _apply(connection, blocks, Kind.ENTRY, _without_idle(Changes(keys, numbers, entries, listed, held)))
     connection.execute("DELETE FROM record_changes")
 
 
@@ -273,25 +252,31 @@ def head_id(log: tuple[bytes, int], newest: int, newest_hash: bytes, sums: Sums,
         encode_varu64(newest),
         newest_hash,
         encode_varu64(sums.count),
-        _stored(sums.total),
+        stored_total(sums.total),
         encode_varu64(sums.held_count),
-        _stored(sums.held_total),
+        stored_total(sums.held_total),
         encode_varu64(forked_at),
     )
     return hashlib.blake2b(b"".join(parts), digest_size=ID_BYTES).digest()
 
 
-def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> None:
-    cursor = connection.execute(
+def _settle_heads(
+    connection: sqlite3.Connection, blocks: Blocks, of_logs: dict[int, Sums], changed: Iterable[int]
+) -> None:
+    """Add ``of_logs`` to the sums of logs, and compute the heads of ``changed`` logs from what is stored of them."""
+    query = (
         "SELECT logs.id, author, log_id, newest, forked_at, entry_count, entry_total, payload_count, payload_total,"
         f" head, hash FROM logs LEFT JOIN entries ON log = logs.id AND seq = newest AND {IS_VERIFIED}"
-        " WHERE change >= (SELECT value FROM counters WHERE name = 'unsettled')"
+        " WHERE logs.id = ?"
     )
     blob = BYTES.or_null()
-    rows = all_rows(cursor, ROW, BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, *_SUMS, blob, blob)
+    columns = ROW, BYTES, LOG_ID, _OPTIONAL, _OPTIONAL, *_SUMS, blob, blob
     moves: list[tuple[bytes, int, int]] = []
     updates = []
-    for row, author, log_id, stored_newest, stored_fork, *stored, before, digest in rows:
+    for number in changed:
+        row, author, log_id, stored_newest, stored_fork, *stored, before, digest = the_row(
+            connection.execute(query, (number,)), *columns
+        )
         newest, forked_at = optional_from_sql(stored_newest), optional_from_sql(stored_fork)
         sums = Sums.of(*stored)
         if row in of_logs:
@@ -301,29 +286,32 @@ def _settle_heads(connection: sqlite3.Connection, of_logs: dict[int, Sums]) -> N
             newest_hash = b"" if digest is None else YAMF_PREFIX + digest
             head = head_id((author, from_sql(log_id)), newest or 0, newest_hash, sums, forked_at or 0)
         if head != before:
-            moves += [(some, row, listed) for some, listed in ((before, -1), (head, 1)) if some is not None]
+            moves += _head_moves(before, head, row)
             updates.append((*sums.row(), head, row))
-    if updates:
-        connection.executemany(
-            "UPDATE logs SET entry_count = ?, entry_total = ?, payload_count = ?, payload_total = ?, head = ?"
-            " WHERE id = ?",
-            updates,
-        )
+    connection.executemany(
+        "UPDATE logs SET entry_count = ?, entry_total = ?, payload_count = ?, payload_total = ?, head = ? WHERE id = ?",
+        updates,
+    )
+    _move_heads(connection, blocks, moves)
+
+
+def _head_moves(before: bytes | None, head: bytes | None, log: int) -> list[tuple[bytes, int, int]]:
+    return [(some, log, listed) for some, listed in ((before, -1), (head, 1)) if some is not None]
+
+
+def _move_heads(connection: sqlite3.Connection, blocks: Blocks, moves: list[tuple[bytes, int, int]]) -> None:
+    """Bring the records of heads up to date: of each the id, the log, and whether it is new (1) or gone (-1)."""
+    if moves:
         moves.sort()
-        ids, rows_of_logs, listed = zip(*moves, strict=True)
-        keys, numbers = [record_key(0, some) for some in ids], [_number(some) for some in ids]
-        _apply(connection, Kind.HEAD, Changes(keys, numbers, rows_of_logs, listed, [0] * len(ids)))
-    if rows:
-        connection.execute(
-            "UPDATE counters SET value = 1 + (SELECT value FROM counters WHERE name = 'change')"
-            " WHERE name = 'unsettled'"
-        )
+        ids, logs, listed = zip(*moves, strict=True)
+        keys, numbers = [record_key(0, some) for some in ids], [number_of(some) for some in ids]
+        _apply(connection, blocks, Kind.HEAD, Changes(keys, numbers, logs, listed, [0] * len(ids)))
 
 
 # -- blocks ---------------------------------------------------------------------------------------------------------
 
 
-def _apply(connection: sqlite3.Connection, kind: Kind, changes: Changes) -> None:
+def _apply(connection: sqlite3.Connection, blocks: Blocks, kind: Kind, changes: Changes) -> None:
     """Change the records of a kind and their blocks."""
     keys, numbers, rows, listed, held = changes
     number = int(kind)  # Of an enumeration's member sqlite3 asks each time how to store it.
@@ -334,10 +322,15 @@ def _apply(connection: sqlite3.Connection, kind: Kind, changes: Changes) -> None
         _move(connection, number, list(zip(keys, rows, listed, held, strict=True)))
     at = 0
     while at < len(keys):
-        block = _Block(connection, kind, keys[at])
+        block = blocks.get(number)
+        if block is None or not block.covers(keys[at]):
+            block = Block(connection, number, keys[at])
         end = len(keys) if block.end is None else bisect_left(keys, block.end, at)
         block.sums.add(numbers[at:end], listed[at:end], held[at:end])
-        block.save()
+        if block.save():
+            blocks[number] = block
+        else:
+            blocks.pop(number, None)
         at = end
 
 
@@ -351,10 +344,10 @@ def _move(connection: sqlite3.Connection, kind: int, moves: list[tuple[bytes, in
     connection.executemany("UPDATE records SET ref = ? WHERE kind = ? AND key = ?", other)
 
 
-class _Block:
+class Block:
     """The block that a key belongs to. ``end`` is the key where the next block begins, None for the last block."""
 
-    def __init__(self, connection: sqlite3.Connection, kind: Kind, key: bytes) -> None:
+    def __init__(self, connection: sqlite3.Connection, kind: int, key: bytes) -> None:
         self._db = connection
         self._kind = kind
         cursor = connection.execute(
@@ -363,21 +356,30 @@ class _Block:
             " WHERE kind = ? AND first <= ? ORDER BY first DESC LIMIT 1",
             (kind, key, kind, key),
         )
-        self._first, self.end, *stored = the_row(cursor, BYTES, BYTES.or_null(), *_SUMS)
+        self._first, self.end, *stored = the_row(cursor, *_BLOCK)
         self.sums = Sums.of(*stored)
 
-    def save(self) -> None:
-        """Write the sums. A block that has grown too large is cut, one that has become too small joins another."""
+    def covers(self, key: bytes) -> bool:
+        """Whether a key belongs to this block."""
+        return self._first <= key and (self.end is None or key < self.end)
+
+    def save(self) -> bool:
+        """Write the sums; whether this is still a block, and no other one has changed.
+
+        A block that has grown too large is cut, one that has become too small joins another.
+        """
         if self.sums.count > MAX_BLOCK:
             self._cut()
-        elif self.sums.count < MIN_BLOCK and self._first:
+            return False
+        if self.sums.count < MIN_BLOCK and self._first:
             self._join()
-        else:
-            self._db.execute(
-                "UPDATE record_blocks SET count = ?, total = ?, held_count = ?, held_total = ?"
-                " WHERE kind = ? AND first = ?",
-                (*self.sums.row(), self._kind, self._first),
-            )
+            return False
+        self._db.execute(
+            "UPDATE record_blocks SET count = ?, total = ?, held_count = ?, held_total = ?"
+            " WHERE kind = ? AND first = ?",
+            (*self.sums.row(), self._kind, self._first),
+        )
+        return True
 
     def _delete(self) -> None:
         self._db.execute("DELETE FROM record_blocks WHERE kind = ? AND first = ?", (self._kind, self._first))
@@ -393,13 +395,13 @@ class _Block:
 
     def _join(self) -> None:
         self._delete()
-        before = _Block(self._db, self._kind, self._first)
+        before = Block(self._db, self._kind, self._first)
         before.sums.merge(self.sums)
         before.save()
 
 
 def _insert_blocks(
-    connection: sqlite3.Connection, kind: Kind, records: Iterable[tuple[bytes, int]], size: int, first: bytes
+    connection: sqlite3.Connection, kind: int, records: Iterable[tuple[bytes, int]], size: int, first: bytes
 ) -> None:
     """Insert blocks of ``size`` records each. The first block begins with ``first``, even if there are no records."""
     rest = iter(records)
@@ -414,13 +416,13 @@ def _insert_blocks(
 
 def _sums_of(records: list[tuple[bytes, int]]) -> Sums:
     held = [key for key, ref in records if ref & 1]
-    total = sum(_number(key_id(key)) for key, _ in records)
-    held_total = total if len(held) == len(records) else sum(_number(key_id(key)) for key in held)
+    total = sum(number_of(key_id(key)) for key, _ in records)
+    held_total = total if len(held) == len(records) else sum(number_of(key_id(key)) for key in held)
     return Sums(len(records), total, len(held), held_total)
 
 
 def _sums_of_one(identity: bytes, held: int) -> Sums:
-    number = _number(identity)
+    number = number_of(identity)
     return Sums(1, number, held, held * number)
 
 
@@ -436,10 +438,10 @@ def rebuild(connection: sqlite3.Connection) -> None:
     _insert_blocks(connection, Kind.HEAD, (), MAX_BLOCK // 2, _LOWEST)
     connection.execute(
         "UPDATE logs SET entry_count = 0, entry_total = ?, payload_count = 0, payload_total = ?, head = NULL",
-        (_stored(0), _stored(0)),
+        (stored_total(0), stored_total(0)),
     )
-    connection.execute("UPDATE counters SET value = 0 WHERE name = 'unsettled'")
-    _settle_heads(connection, _fresh_sums(connection))
+    logs = [log for (log,) in each_row(connection.execute("SELECT id FROM logs"), ROW)]
+    _settle_heads(connection, {}, _fresh_sums(connection), logs)
     runs.rebuild(connection)
 
 

@@ -106,6 +106,19 @@ def join(connection: sqlite3.Connection, log: int, kind: int, first: int, last: 
     connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?)", (log, kind, first, last))
 
 
+def extend(connection: sqlite3.Connection, log: int, kinds: Sequence[int], first: int, last: int) -> None:
+    """Add neighbouring positions that came to be held to runs of these kinds: mostly they go on with the last one."""
+    # No run follows the last one, so if it ends right before, nothing else has to be looked at.
+    query = (
+        "UPDATE runs SET last = ?3 WHERE log = ?1 AND kind = ?4 AND last + 1 = ?2"
+        " AND first = (SELECT max(first) FROM runs WHERE log = ?1 AND kind = ?4)"
+    )
+    went_on = connection.executemany(query, [(log, first, last, kind) for kind in kinds]).rowcount
+    if went_on < len(kinds):
+        for kind in kinds:
+            join(connection, log, kind, first, last)
+
+
 def _cut(connection: sqlite3.Connection, log: int, kind: int, first: int, last: int) -> None:
     while (run := _before(connection, log, kind, last)) is not None and run[1] >= first:
         connection.execute("DELETE FROM runs WHERE log = ? AND kind = ? AND first = ?", (log, kind, run[0]))

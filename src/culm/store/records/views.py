@@ -18,7 +18,8 @@ from culm.negentropy.codec import INFINITY
 from culm.store.database import Database
 from culm.store.entries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_row
 from culm.store.opening import open_database
-from culm.store.records.index import ID_BYTES, Kind, every_record, key_id, key_timestamp, record_key
+from culm.store.records.index import Kind, every_record, key_id, key_timestamp, record_key
+from culm.store.records.sums import ID_BYTES
 from culm.store.rows import AT, BYTES, COUNT, ID, KEY, LOG_ID, ROW, SEQ, all_rows, each_row, first_row
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, from_sql, log_key, to_sql
 from culm.store.values import StoredEntry, View

@@ -28,7 +28,6 @@ Two details:
 """
 
 import asyncio
-import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future

@@ -19,7 +19,7 @@ from tests.intervals.pair import Side
 
 KEY = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
 LOG = KEY + "07"
-GRANTS = bytes.fromhex("b0f90400 c0fa080000")  # What a Culm endpoint says first: 1,024 requests, 512 KiB of data.
+GRANTS = bytes.fromhex("b0f90400 c0fa100000")  # What a Culm endpoint says first: 1,024 requests, 1 MiB of data.
 
 
 def log_of(payloads: list[bytes], before: list[bytes] | None = None, *, ends: bool = False) -> LogBuilder:

@@ -84,6 +84,13 @@ def test_bytes(message: Challenge, expected: str) -> None:
     assert bytes.fromhex(expected) == encode(message)
 
 
+@pytest.mark.parametrize("interest", ["80", "84 43 010001", "84 5820" + "07" * 32 + "01 02 43 010001"])
+def test_interests_that_are_about_nothing(interest: str) -> None:
+    """An interest is about everything, an author or a log; an empty one, and anything longer, is refused."""
+    with pytest.raises(RemoteProtocolError, match="breaks the format"):
+        decode(bytes.fromhex(f"83 03 01 81 {interest}"))
+
+
 @given(MESSAGES)
 def test_there_and_back(message: Challenge) -> None:
     """What is encoded decodes to the same, and nothing is left over."""

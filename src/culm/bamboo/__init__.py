@@ -7,11 +7,11 @@ from culm.bamboo.audit import ForkFinding, LogAuditor, audit
 from culm.bamboo.decimal import read_u64
 from culm.bamboo.entry import MAX_ENTRY_BYTES, Entry
 from culm.bamboo.forks import ForkCase, ForkProof, contradiction
+from culm.bamboo.hashing import PayloadHasher
 from culm.bamboo.identity import Identity
 from culm.bamboo.lipmaa import certificate_pool, has_lipmaalink, linkers, lipmaa, path, spine
 from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
 from culm.bamboo.verification import (
-    PayloadHasher,
     are_authentic,
     check_payload,
     check_payload_digest,

@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import cache
-from hashlib import blake2b
 from math import ceil
 
 from nacl.bindings import crypto_sign_open
@@ -26,7 +25,7 @@ from nacl.exceptions import BadSignatureError
 
 from culm import native
 from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, Entry
-from culm.bamboo.yamf import YAMF_PREFIX, yamf_hash
+from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch
 
 _CHUNK = 64  # Entries that a thread takes at a time: enough that checking them outweighs handing them over.
@@ -139,25 +138,3 @@ def check_payload_digest(entry: Entry, payload_hash: bytes, size: int) -> None:
     if size != entry.size:
         msg = f"the payload has {size} bytes but its entry claims {entry.size}: the log is invalid from here on"
         raise PayloadSizeMismatch(msg, entry.place)
-
-
-class PayloadHasher:
-    """Hashes a payload piece by piece, so that a large one is never held in memory. ``size``: bytes so far."""
-
-    def __init__(self) -> None:
-        self._state = blake2b()
-        self.size = 0
-
-    def update(self, piece: bytes | bytearray | memoryview) -> None:
-        """Add the next piece."""
-        self._state.update(piece)
-        self.size += len(piece)
-
-    @property
-    def hash(self) -> bytes:
-        """The YAMF-hash (66 bytes) of all pieces so far."""
-        return YAMF_PREFIX + self._state.digest()
-
-    def check(self, entry: Entry) -> None:
-        """Raise as ``check_payload`` does, for all pieces so far."""
-        check_payload_digest(entry, self.hash, self.size)

@@ -18,8 +18,8 @@ class Limits:
     """
 
     proposals: int = 1024  # A proposal that lives takes some kilobytes, most of them hashes.
-    window: int = 512 * 1024  # Enough to keep a fast link busy while a batch is stored.
-    chunk: int = 64 * 1024  # A proposal with news waits for one chunk of a large payload only.
+    window: int = 1024 * 1024  # Enough to keep a fast link busy while a batch is stored.
+    chunk: int = 128 * 1024  # A proposal with news waits for one chunk of a large payload only.
     runs: int = 4096  # A peer that sends every other item makes a run of each; what is dropped may be sent twice.
     hashes: int = 256  # Later entries link to about a hundred of them at most; collecting more makes dropping rare.
 

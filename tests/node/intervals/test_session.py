@@ -347,7 +347,7 @@ def test_behind_a_large_payload_one_request_goes_on(peers: list[Peer]) -> None:
         task = asyncio.create_task(session.run())
         rogue.send(bytes.fromhex("b00a"))
         said = b"".join(map(bytes.fromhex, asked))
-        assert await rogue.reader.readexactly(9 + len(said)) == bytes.fromhex("b0f90400 c0fa080000") + said
+        assert await rogue.reader.readexactly(9 + len(said)) == bytes.fromhex("b0f90400 c0fa100000") + said
         newest = log.entries[3].hash
         rogue.send(bytes.fromhex("90 03 06 00") + newest, bytes.fromhex("e001 90 08 00") + newest)
         data = b"\0" + m1 + b"one" + b"\0" + m2  # Entry 2 has one link, to entry 1, which was just sent.
@@ -456,7 +456,7 @@ def test_the_newest_entries_come_without_waiting_for_the_end_of_the_log(peers: l
         task = asyncio.create_task(session.run())
         rogue.send(bytes.fromhex("b00a"))
         asked = bytes.fromhex(f"032d00 {named} 0100 032d01 {named} 0200 022d02 {named} 0200")
-        assert await rogue.reader.readexactly(9 + len(asked)) == bytes.fromhex("b0f90400 c0fa080000") + asked
+        assert await rogue.reader.readexactly(9 + len(asked)) == bytes.fromhex("b0f90400 c0fa100000") + asked
         newest = log.entries[3].hash
         rogue.send(bytes.fromhex("90 03 06 00") + newest, bytes.fromhex("e001 90 02 07 00") + newest)
         items = [b"\0" + bytes([entry.size]) + entry.payload_hash + entry.signature for entry in log.entries]
@@ -489,7 +489,7 @@ def test_a_stateless_session_ends_its_answer(peers: list[Peer], *, stateless: bo
         rogue = Rogue(far)
         task = asyncio.create_task(peers[0].session(near, mirrors=False, stateless=stateless).run())
         rogue.send(bytes.fromhex("b00a c0fa0f4240 020500" + author + "07 010000"))
-        assert await rogue.reader.readexactly(9) == bytes.fromhex("b0f90400 c0fa080000")
+        assert await rogue.reader.readexactly(9) == bytes.fromhex("b0f90400 c0fa100000")
         assert await rogue.reader.readexactly(4) == bytes.fromhex("80f903cc")
         assert blake2b(await rogue.reader.readexactly(972)).hexdigest()[:32] == "1db0c693007c266ad8aac2d546d276a9"
         following = await rogue.reader.readexactly(1)

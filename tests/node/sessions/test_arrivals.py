@@ -16,6 +16,7 @@ from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
 from culm.store import ImportReport, PayloadState
 from culm.store import sqlite as store_module
+from culm.store.payloads import pieces as pieces_module
 from culm.testing import LogBuilder, build_log
 from culm.transfer import EntriesReceived, EntryReceived, PayloadReceived
 from tests.node.links import Party, run
@@ -141,8 +142,13 @@ def test_what_the_connection_has_not_hashed_the_store_hashes(
     assert [True, True] == [stored.payload_complete for stored in party.store.entries(key(log))]
 
 
-def test_entries_that_come_together(parties: list[Party]) -> None:
-    """Of entries in one event, all are stored with their payloads, those of more than 64 KiB by way of a sink."""
+def test_entries_that_come_together(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of entries in one event, all are stored with their payloads, those of more than 64 KiB by way of a sink.
+
+    The connection has compared the hashes, so the store does not do it again.
+    """
+    hashed: list[int] = []
+    monkeypatch.setattr(store_module, "check_payload", lambda entry, _: hashed.append(entry.seq))
     party, log = parties[0], build_log(3, payload_size=10)
     log.append(bytes(70_000))
     log.append(b"last")
@@ -155,7 +161,7 @@ def test_entries_that_come_together(parties: list[Party]) -> None:
         await arrivals.close()
 
     run(main)
-    assert (5, 5, []) == (report.added, report.payloads, report.refused)
+    assert (5, 5, [], []) == (report.added, report.payloads, report.refused, hashed)
     stored = list(party.store.entries(key(log)))
     assert [log.payloads[entry.hash] for entry in log.entries] == [b"".join(party.store.payload(one)) for one in stored]
 
@@ -179,13 +185,17 @@ def test_a_part_of_a_payload_is_not_taken_for_the_whole(parties: list[Party]) ->
 
 
 def test_nothing_is_left_of_payloads_that_break_off(parties: list[Party]) -> None:
-    """Sixty payloads break off after 50,000 of 60,000 bytes: each byte counts while it waits, and none afterwards."""
+    """Sixty payloads break off after 50,000 of 60,000 bytes: each byte counts while it waits, and none afterwards.
+
+    What came is kept, and is no fault of anybody.
+    """
     party, log = parties[0], build_log(60, payload_size=60_000)
+    report = ImportReport()
     most = 0
 
     async def main() -> int:
         nonlocal most
-        arrivals = Arrivals(party.worker, lambda _: None)
+        arrivals = Arrivals(party.worker, report.merge)
         for entry in log.entries:
             arrivals.take(EntryReceived(1, entry, verified=False))
             begun = log.payloads[entry.hash][:50_000]
@@ -197,11 +207,14 @@ def test_nothing_is_left_of_payloads_that_break_off(parties: list[Party]) -> Non
 
     assert 0 == run(main)
     assert MIB - 60_000 < most < MIB + 60_000
+    assert (report.payloads, report.refused) == (0, [])
+    assert [50_000] * 60 == [stored.payload_held for stored in party.store.entries(key(log))]
 
 
-def test_each_payload_is_finished_once(parties: list[Party], film: LogBuilder) -> None:
-    """Of two large payloads, one after the other, each counts once, and none is refused."""
+def test_each_payload_is_finished_once(parties: list[Party], film: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two large payloads, one after the other, each counts once, none is refused, and none is hashed once more."""
     party = parties[0]
+    monkeypatch.setattr(pieces_module, "hash_held", lambda *_, **__: pytest.fail("the connection has hashed it"))
     film.append(random.Random(2).randbytes(2 * MIB))
     party.store.add([(entry, None) for entry in film.entries])
 

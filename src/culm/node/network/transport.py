@@ -20,7 +20,7 @@ from culm.node.sessions.stats import PeerRefused
 from culm.node.sessions.tasks import reason_of
 from culm.wire.places import author_text
 
-STREAM_LIMIT = 64 * 1024
+STREAM_LIMIT = 128 * 1024
 """Bytes: asyncio stops reading from the socket when twice as many wait to be read by us."""
 CONNECT_SECONDS = 10.0
 """For connecting, TLS included. A host that is not there should not hold up ``culm sync`` for the minutes that the

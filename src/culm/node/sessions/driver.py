@@ -43,7 +43,7 @@ EventT = TypeVar("EventT")
 WRITE_BYTES = 256 * 1024
 """Bytes handed to the socket at once: enough to keep a fast link busy, and little enough memory for a slow one."""
 
-_READ_BYTES = 256 * 1024  # Read from the socket at once, for the same reasons.
+_READ_BYTES = 512 * 1024  # Read from the socket at once, for the same reasons.
 _MOST_UNSENT = 1024 * 1024  # Stop reading when the peer has not taken so many bytes: it may not make us queue more.
 _CHECK_SECONDS = 0.25  # Between two looks of the watch: its times are seconds, so a quarter of one is exact enough.
 

@@ -28,15 +28,14 @@ Two details:
 """
 
 import asyncio
-import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import ParamSpec, TypeVar, cast
 
 from culm.node.sharing.threads import Worker
-from culm.node.surroundings import AT_ONCE, clock
+from culm.node.surroundings import AT_ONCE, clock, spent
 
 _REMEMBERED = 4096  # Accounts of addresses. The oldest is forgotten first; it starts at the floor when it comes back.
 _LEAST_SECONDS = 2e-5  # A turn counts for at least this, because switching costs time that no clock of a thread sees.
@@ -192,7 +191,7 @@ class Share:
     """
 
     def __init__(
-        self, turns: Turns, threads: Worker, owner: str | None = None, spent: Callable[[], float] = time.thread_time
+        self, turns: Turns, threads: Worker, owner: str | None = None, spent: Callable[[], float] = spent
     ) -> None:
         self.spent = spent
         self._turns = turns
@@ -204,15 +203,9 @@ class Share:
         """Whether another address had a turn lately; then whatever holds up others should be short."""
         return self._turns.has_others(self._owner)
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    def turn(self) -> "_Turn":
         """A turn for a block of code on the event loop. The block must not ``await``: the turn would last as long."""
-        await self._turns.take(self._owner)
-        began = self.spent()
-        try:
-            yield
-        finally:
-            self._turns.give_back(self._owner, self.spent() - began)
+        return _Turn(self._turns, self._owner, self.spent)
 
     async def run(self, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function on a thread, in a turn that lasts until the function ends, also if the caller is cancelled.
@@ -261,3 +254,19 @@ class Share:
             raise
         work.add_done_callback(over)
         return await asyncio.wrap_future(work)
+
+
+class _Turn:
+    """See ``Share.turn``. A class, because a generator for each of some thousand turns a second costs more."""
+
+    __slots__ = ("_began", "_owner", "_spent", "_turns")
+
+    def __init__(self, turns: Turns, owner: str | None, spent: Callable[[], float]) -> None:
+        self._turns, self._owner, self._spent = turns, owner, spent
+
+    async def __aenter__(self) -> None:
+        await self._turns.take(self._owner)
+        self._began = self._spent()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._turns.give_back(self._owner, self._spent() - self._began)

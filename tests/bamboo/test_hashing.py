@@ -1,0 +1,104 @@
+"""Payloads that are hashed piece by piece, large pieces on another thread."""
+
+from __future__ import annotations
+
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from culm.bamboo import PayloadHasher
+from culm.bamboo.hashing import handed_over
+from culm.errors import PayloadMismatch, PayloadSizeMismatch
+from culm.testing import build_log
+
+_SIZES = st.sampled_from([0, 1, 127, 128, 5_000, 65_535, 65_536, 200_000, 1_048_576])
+_KINDS = st.sampled_from([bytes, bytearray, memoryview])
+
+
+def digest(data: bytes) -> bytes:
+    """The YAMF-hash by hand: the tag of BLAKE2b, the length of the digest, the digest."""
+    return bytes((0x00, 0x40)) + blake2b(data).digest()
+
+
+@given(st.lists(st.tuples(_SIZES, _KINDS, st.booleans()), max_size=8))
+def test_as_if_in_one_piece(pieces: list[tuple[int, type, bool]]) -> None:
+    """Whatever the pieces are and whenever the hash is asked for, it is that of all bytes so far."""
+    hasher, whole = PayloadHasher(), b""
+    for number, (size, kind, asks) in enumerate(pieces):
+        piece = bytes((number,)) * size
+        hasher.update(kind(piece))
+        whole += piece
+        assert not asks or hasher.hash == digest(whole)
+    assert (hasher.size, hasher.hash) == (len(whole), digest(whole))
+
+
+def test_what_changes_afterwards() -> None:
+    """A buffer may be used again as soon as it was handed in."""
+    hasher, buffer = PayloadHasher(), bytearray(b"a" * 300_000)
+    for letter in b"bcd":
+        hasher.update(buffer)
+        hasher.update(memoryview(buffer))
+        buffer[:] = bytes((letter,)) * len(buffer)
+    assert hasher.hash == digest(b"".join(bytes((letter,)) * 600_000 for letter in b"abc"))
+
+
+def test_little_waits() -> None:
+    """Pieces that come faster than they are hashed are hashed by whoever brings them, so few are kept."""
+    hasher, piece = PayloadHasher(), bytes(600_000)
+    before = sys.getrefcount(piece)
+    for _ in range(20):
+        hasher.update(piece)
+        assert sys.getrefcount(piece) <= before + 2  # One of them waits or is being hashed, at most.
+    assert hasher.hash == digest(bytes(20 * 600_000))
+    assert sys.getrefcount(piece) == before
+
+
+def test_what_is_handed_over_counts_for_the_thread() -> None:
+    """Bytes that another thread hashes are counted for the thread that gave them, and for no other."""
+    before, piece = handed_over(), bytes(100_000)
+    hasher = PayloadHasher()
+    hasher.update(piece)
+    hasher.update(bytes(100))
+    assert handed_over() - before == 100_000
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(handed_over).result() == 0
+    assert hasher.hash == digest(bytes(100_100))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_after_a_fork() -> None:
+    """A process that was forked off hashes as well: it does not wait for its parent's thread."""
+    begun = PayloadHasher()
+    begun.update(bytes(100_000))
+    assert begun.hash == digest(bytes(100_000))
+    child = os.fork()
+    if not child:
+        anew = PayloadHasher()
+        for _ in range(30):
+            begun.update(bytes(100_000))
+            anew.update(bytes(100_000))
+        right = (begun.hash, anew.hash) == (digest(bytes(3_100_000)), digest(bytes(3_000_000)))
+        os._exit(not right)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_check() -> None:
+    """Bytes of another hash, or of another size than the entry claims, are told apart."""
+    log = build_log(1)
+    entry, payload = next(iter(log.items()))
+    hasher = PayloadHasher()
+    hasher.update(payload or b"")
+    hasher.check(entry)
+    hasher.update(b"more")
+    with pytest.raises(PayloadMismatch):
+        hasher.check(entry)
+    liar = PayloadHasher()
+    liar.update(payload or b"")
+    liar.size += 1
+    with pytest.raises(PayloadSizeMismatch):
+        liar.check(entry)

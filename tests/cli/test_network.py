@@ -171,7 +171,7 @@ def test_a_port_in_use(culm: Culm) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = culm("serve", "--clump", "x", "--listen", f"bushbaby://127.0.0.1:{taken.getsockname()[1]}")
     assert (result.code, result.err.count("\n")) == (2, 1), result
-    assert "in use" in result.err
+    assert "another program listens there" in result.err
 
 
 def test_a_peer_that_talks_nonsense(culm: Culm) -> None:

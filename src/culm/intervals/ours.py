@@ -126,10 +126,11 @@ class OurSide:
         ours = self.requests.get(self.active)
         return ours is not None and ours.has_hash(items)
 
-    def expects_payload(self, size: int) -> bool:
-        """Whether the next ``size`` bytes are, as far as can be told, all of one large payload."""
+    @property
+    def payload_left(self) -> int:
+        """How many of the next bytes are, as far as can be told, all of the payload that has begun; 0 if none has."""
         ours = self.requests.get(self.active)
-        return ours is not None and ours.payload_left >= size
+        return 0 if ours is None else ours.payload_left
 
     # -- answers -----------------------------------------------------------------------------------------------
 

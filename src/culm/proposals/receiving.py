@@ -78,9 +78,10 @@ class Receiver:
         """Whether a message came in part."""
         return bool(self._buffer or self._bodies.left)
 
-    def expects_payload(self, size: int) -> bool:
-        """Whether the next so many bytes are, as far as can be told, those of a large payload: no entries."""
-        return self._current is not None and self._current.incoming.payload_left >= size
+    @property
+    def payload_left(self) -> int:
+        """How many of the next bytes are, as far as can be told, those of the payload that has begun: no entries."""
+        return 0 if self._current is None else self._current.incoming.payload_left
 
     def resume(self) -> None:
         """The control channel said something: what waited for that may go on."""

@@ -59,8 +59,9 @@ class IntervalSession(PointToPointSession[Event]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _is_payload(self, size: int) -> bool:
-        return self.connection.ours.expects_payload(size)
+    @property
+    def _payload_left(self) -> int:
+        return self.connection.ours.payload_left
 
     def receive(self, data: bytes, now: float) -> Iterator[Event]:
         """Parse bytes, as ``Speaker.receive`` says.

@@ -84,8 +84,9 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def _is_payload(self, size: int) -> bool:
-        return self._endpoint.receiver.expects_payload(size)
+    @property
+    def _payload_left(self) -> int:
+        return self._endpoint.receiver.payload_left
 
     def receive(self, data: bytes, now: float) -> Iterator[proposals.Event]:
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""

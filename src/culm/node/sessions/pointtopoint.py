@@ -32,6 +32,7 @@ INLINE_TURNS = 4
 MIRRORED_LOGS = 16_384
 """Logs a peer is asked for because it asked for them: what such a peer can make us remember stays bounded."""
 
+_LARGE_PART = 64 * 1024  # Of a payload, parsed by itself although entries follow: those take a thread, and it does not.
 _INLINE_BYTES = 4096  # Parsed on the loop: at most a few signatures, which take less than a switch of threads.
 
 
@@ -91,17 +92,19 @@ class PointToPointSession(Session[EventT]):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
+    @property
     @abstractmethod
-    def _is_payload(self, size: int) -> bool:
-        """Whether the next ``size`` bytes are, as far as can be told, those of a large payload: no signatures."""
+    def _payload_left(self) -> int:
+        """How many of the next bytes are, as far as can be told, those of a payload that has begun: no signatures."""
 
     def part_size(self, available: int, portion: int) -> int:
-        """All that is available of a large payload, which costs little; else what makes a short turn."""
-        return available if self._is_payload(available) else min(available, portion)
+        """What is there of a large payload, which costs little; else what makes a short turn."""
+        left = self._payload_left
+        return min(available, left) if left >= min(available, _LARGE_PART) else min(available, portion)
 
     def is_light(self, size: int) -> bool:
         """Whether so many bytes are parsed within a millisecond."""
-        return (size <= _INLINE_BYTES and size > 0) or self._is_payload(size)
+        return 0 < size <= _INLINE_BYTES or self._payload_left >= size
 
     async def handle(self, events: list[EventT]) -> None:
         """Do what events ask for, in one turn."""

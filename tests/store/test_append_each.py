@@ -223,7 +223,7 @@ def test_others_write_between_two_appends(store: SQLiteStore) -> None:
 
 
 def test_an_append_is_few_statements(store: SQLiteStore) -> None:
-    """One more entry of a log that was just written costs at most 18 statements, and reads no row of its log."""
+    """One more entry of a log that was just written costs at most 16 statements, and reads no row of its log."""
     for number in range(40):
         store.append_each([draft(b"%d" % number)])
     statements: list[str] = []
@@ -232,7 +232,7 @@ def test_an_append_is_few_statements(store: SQLiteStore) -> None:
     store.append_each([draft(b"one more")])
     connection.set_trace_callback(None)
 
-    assert len(statements) <= 18, statements
+    assert len(statements) <= 16, statements
     reads = [statement for statement in statements if statement.startswith("SELECT")]
     assert ["SELECT 1 FROM record_changes LIMIT 1", "SELECT name FROM dropped_files"] == reads
 

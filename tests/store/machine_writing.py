@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Entry, ForkProof, Identity, lipmaa, yamf_hash
-from culm.errors import AfterEndOfLog, BadSignature, ForkDetected, NotHeld, Place, StoreError, StoreFull
-from culm.store import PayloadState
+from culm.errors import AfterEndOfLog, BadSignature, CulmError, ForkDetected, NotHeld, Place, StoreError, StoreFull
+from culm.store import Draft, PayloadState
 from culm.store.payloads.folder import Folder
 from culm.store.payloads.pieces import sweep
 from culm.testing import tampered
@@ -125,6 +125,38 @@ class Writing(StoreMachine):
         self.payloads[entry] = b"".join(pieces)
         self.known[log % len(self.known)].append((entry, b"".join(pieces)))
         self.touched.add(first.log)
+
+    def append_in_a_row(self, log: int) -> None:
+        """The author publishes entries of two logs, one transaction after the other, by one connection or both.
+
+        What a transaction has left in memory is used by the next one, unless the other connection has written.
+        """
+        store = self.store()
+        for _ in range(self.rng.randint(2, 4)):
+            if self.rng.random() < 0.2:
+                store = self.store()
+            numbers = [log % len(self.known), self.rng.randrange(len(self.known))][: self.rng.randint(1, 2)]
+            drafts = [self._draft(number) for number in numbers]
+            for number, draft, made in zip(numbers, drafts, store.append_each(drafts), strict=True):
+                refusal = _refusal(self.model.of(draft.log))
+                self.touched.add(draft.log)  # Even if it is refused: its log counts as changed.
+                if isinstance(made, CulmError):
+                    assert type(made) is refusal
+                    continue
+                assert refusal is None
+                for entry, payload in zip(made, draft.payloads, strict=True):
+                    is_end = draft.is_end and entry is made[-1]
+                    data, model = bytes(payload), self.model.of(draft.log)
+                    assert entry == _expected(draft.identity, draft.log_id, model, data, is_end=is_end)
+                    assert entry in self.model.add([(entry, data)]).added
+                    self.payloads[entry] = data
+                    self.known[number].append((entry, data))
+
+    def _draft(self, number: int) -> Draft:
+        first = self.known[number][0][0]
+        identity = next(one for one in map(_identity, (1, 2)) if one.public == first.author)
+        payloads = [self.rng.randbytes(self.rng.randint(0, 40)) for _ in range(self.rng.randint(1, 2))]
+        return Draft(identity, first.log_id, payloads, self.rng.random() < 0.05)
 
     # -- forgetting --------------------------------------------------------------------------------------------
 

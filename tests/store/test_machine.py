@@ -14,7 +14,19 @@ SEEDS = st.integers(0, 2**48)
 """What a step does in detail follows from a number, so that all there is to do has its share."""
 
 ADDING = ["add_part", "add_part", "add_share", "add_of_all_logs", "add_proof"]
-CHANGING = ["append", "append", "forget", "forget", "want_again", "undo", "disk_is_full", "open_again", "sweep_up"]
+CHANGING = [
+    "append",
+    "append",
+    "append_in_a_row",
+    "append_in_a_row",
+    "forget",
+    "forget",
+    "want_again",
+    "undo",
+    "disk_is_full",
+    "open_again",
+    "sweep_up",
+]
 BRINGING = ["begin_transfer", *(["write"] * 3), *(["end_transfer"] * 2), "replace"]
 READING = ["walk", "walk", "walk", "reconcile", "reconcile", "news", "verify", "move"]
 

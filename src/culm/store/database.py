@@ -170,8 +170,10 @@ class Database:
         self._check_thread()
         with translated_errors(self.path):
             if self._thread:  # inside another transaction
+                self.earlier_views.clear()  # The outer transaction may have changed these logs,
                 yield self.connection
                 self._call_hooks()
+                self.views.clear()  # and may still change these.
                 return
             if durable != self._durable:
                 self.connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")

@@ -225,6 +225,23 @@ def test_each_payload_is_finished_once(parties: list[Party], film: LogBuilder, m
     assert (report.payloads, report.refused) == (2, [])
 
 
+def test_who_hears_of_the_last_payload_finds_all_stored(parties: list[Party], film: LogBuilder) -> None:
+    """When a session is told that its last payload, a large one, is held, nothing waits any more: it can end then."""
+    party, (entry,) = parties[0], film.entries
+    idle: list[bool] = []
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda report: idle.append(arrivals.idle) if report.payloads else None)
+        arrivals.take(EntryReceived(1, entry, True))
+        for piece in pieces(entry, film.payloads[entry.hash]):
+            arrivals.take(piece)
+        arrivals.end_of_chunk()
+        await arrivals.close()
+
+    run(main)
+    assert idle == [True]
+
+
 def test_a_failure_is_raised_where_a_session_waits(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
     """If storing fails, a session that waits for it hears of that at once, and so does one that waits later."""
     party, log = parties[0], build_log(3)

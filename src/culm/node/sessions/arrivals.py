@@ -131,7 +131,7 @@ class Arrivals(Storing):
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
         self._grown: set[Log] = set()  # Logs with new bytes of large payloads.
-        self._finishing: set[asyncio.Task[None]] = set()  # Syncs under way.
+        self._finishing: set[asyncio.Task[ImportReport]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
 
     # -- taking ------------------------------------------------------------------------------------------------
@@ -281,19 +281,22 @@ class Arrivals(Storing):
             task.add_done_callback(self._finished)
         self._complete.clear()
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
+    def _finished(self, task: asyncio.Task[ImportReport]) -> None:
         self._finishing.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None and self._failure is None:
-            self._failure = failure
+        if not task.cancelled():
+            if (failure := task.exception()) is None:
+                self._stored(task.result())  # Not before: a session that waits for the last payload looks again now.
+            elif self._failure is None:
+                self._failure = failure
         self._moved.set()
 
-    async def _finish(self, entry: Entry, sink: PayloadSink) -> None:
+    async def _finish(self, entry: Entry, sink: PayloadSink) -> ImportReport:
         """Sync a large payload to the disk, beside the store's thread; afterwards it counts as held."""
         async with self._disk:
             await asyncio.to_thread(sink.sync)
         report = ImportReport()
         await self._worker.run(self._finish_sink, entry, sink, report)
-        self._stored(report)
+        return report
 
     @staticmethod
     def _finish_sink(entry: Entry, sink: PayloadSink, report: ImportReport) -> None:

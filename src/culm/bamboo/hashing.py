@@ -1,13 +1,14 @@
 """Hashing payloads piece by piece (docs/specs/bamboo.md, "Payloads").
 
-A large payload is never in memory as a whole, so its hash is taken of one piece after the other. At a gigabyte in
-some 1.4 seconds, BLAKE2b is the slowest thing that happens to its bytes on their way from a socket to the disk. The
-interpreter's lock is not needed for it. So large pieces are hashed on a thread of their own, one for the process,
-while the thread that handed them in goes on reading.
+A large payload is never in memory as a whole, so it is hashed piece by piece. BLAKE2b takes some 1.4 seconds for a
+gigabyte, longer than anything else that happens to the bytes between a socket and the disk, and it does not need the
+interpreter's lock. So a thread hashes large pieces, one thread for the process, while the thread that gave them goes on
+reading.
 
-Nobody can tell that from outside: the hash that is asked for is that of all pieces. What the thread has not come to
-by then, the asker hashes itself. So it never waits for the thread's other work, nor for a thread that a fork has left
-behind in the parent. What it costs is still the business of the thread that handed the pieces in: ``handed_over``.
+The hash is always that of all pieces. If the thread has not come to some of them when the hash is asked for, the caller
+hashes these itself. So it does not wait for other payloads, nor for a thread that does not exist in a forked process.
+The cost belongs to the thread that gave the pieces: ``handed_over`` counts them, so that a peer pays for its bytes
+(``culm.node.sharing.turns``).
 """
 
 import os
@@ -83,7 +84,7 @@ _handed = _Handed()
 
 
 def handed_over() -> int:
-    """The bytes that the calling thread has handed to the hashing thread so far, for whoever counts what work costs."""
+    """The bytes that the calling thread has handed to the hashing thread so far. They belong to what its work costs."""
     return _handed.size
 
 

@@ -98,7 +98,7 @@ class PointToPointSession(Session[EventT]):
         """How many of the next bytes are, as far as can be told, those of a payload that has begun: no signatures."""
 
     def part_size(self, available: int, portion: int) -> int:
-        """What is there of a large payload, which costs little; else what makes a short turn."""
+        """All of a large payload that has come, because it costs little; else what makes a short turn."""
         left = self._payload_left
         return min(available, left) if left >= min(available, _LARGE_PART) else min(available, portion)
 

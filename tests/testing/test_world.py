@@ -140,13 +140,13 @@ async def test_a_node_that_starts_again(culm_world: World, culm_node: WorldNode)
 
 
 def test_patience(world: World) -> None:
-    """What never comes ends the test, by the world's clock."""
+    """What never comes ends the test, by the world's clock; the error says whose patience it was."""
 
     async def main() -> None:
         await world.node()
         await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"not done after 60 s on the world's clock; World\.run\(..., seconds=N\)"):
         world.run(main(), seconds=60)
     with pytest.raises(TimeoutError):
         world.run(world.until(lambda: False))

@@ -169,8 +169,15 @@ class World:
         """
 
         async def bounded() -> _T:
-            async with asyncio.timeout(seconds):
-                return await main
+            limit = asyncio.timeout(seconds)
+            try:
+                async with limit:
+                    return await main
+            except TimeoutError as error:
+                if not limit.expired():  # One of the program's own.
+                    raise
+                text = f"not done after {seconds:g} s on the world's clock; World.run(..., seconds=N) allows more"
+                raise TimeoutError(text) from error
 
         def in_world() -> _T:
             PRESENT.set(self._surroundings)

@@ -102,7 +102,7 @@ async def test_a_dropped_connection(culm_world: World, culm_pair: Pair) -> None:
     assert 1 == culm_world.drop(alice, bob, after=100_000)
     entry = await alice.append(1, b"leaf" * 100_000)
     await culm_world.until(lambda: not any(peer.connected for peer in bob.peers()))
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=rf"{entry.name} has not arrived after 0\.01 s on the world's clock$"):
         await culm_world.arrived(entry, alice, bob, seconds=0.01)
     assert b"leaf" * 100_000 == await _has(culm_world, bob, entry)
 
@@ -148,8 +148,15 @@ def test_patience(world: World) -> None:
 
     with pytest.raises(TimeoutError, match=r"not done after 60 s on the world's clock; World\.run\(..., seconds=N\)"):
         world.run(main(), seconds=60)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"^still not true after 60 s on the world's clock$"):
         world.run(world.until(lambda: False))
+
+    async def of_its_own() -> None:
+        async with asyncio.timeout(1):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match=r"^$"):
+        world.run(of_its_own())
 
 
 def test_errors_that_nothing_handled() -> None:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from hashlib import blake2b
 from inspect import isawaitable
@@ -101,6 +101,19 @@ class WorldNode(Node):
             return await super().start()
 
 
+@asynccontextmanager
+async def _within(seconds: float, what: str, advice: str = "") -> AsyncIterator[None]:
+    """As ``asyncio.timeout``, with an error that says what did not happen."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():  # One of the program's own.
+            raise
+        raise TimeoutError(f"{what} after {seconds:g} s on the world's clock{advice}") from error
+
+
 class World:
     """Nodes, their network, and a clock: ``with World() as world: world.run(test(world))``.
 
@@ -169,15 +182,8 @@ class World:
         """
 
         async def bounded() -> _T:
-            limit = asyncio.timeout(seconds)
-            try:
-                async with limit:
-                    return await main
-            except TimeoutError as error:
-                if not limit.expired():  # One of the program's own.
-                    raise
-                text = f"not done after {seconds:g} s on the world's clock; World.run(..., seconds=N) allows more"
-                raise TimeoutError(text) from error
+            async with _within(seconds, "not done", "; World.run(..., seconds=N) allows more"):
+                return await main
 
         def in_world() -> _T:
             PRESENT.set(self._surroundings)
@@ -191,7 +197,7 @@ class World:
         ``seconds`` are those of the world's clock.
         """
         look = _FIRST_LOOK
-        async with asyncio.timeout(seconds):
+        async with _within(seconds, "still not true"):
             while True:
                 found = condition()
                 if await found if isawaitable(found) else found:
@@ -211,7 +217,7 @@ class World:
                 return True
             return False
 
-        async with asyncio.timeout(seconds):
+        async with _within(seconds, f"{entry.name} has not arrived"):
             for node in nodes:
                 await self.until(functools.partial(has, node), seconds)
 

@@ -139,6 +139,19 @@ async def test_a_node_that_starts_again(culm_world: World, culm_node: WorldNode)
     assert (entry.author, 2) == (again.author, (await again.append(1, "after")).seq)
 
 
+@pytest.mark.parametrize("seconds", [378, 381, 384])
+async def test_a_long_cut(culm_world: World, culm_node: WorldNode, seconds: int) -> None:
+    """However long a program's node was cut off, ``arrived`` is patient until the node calls again."""
+    async with Node.open(culm_world.folder / "home", clump="tests") as program:
+        await program.connect(culm_node.url)
+        await culm_world.arrived(await culm_node.append(1, "before"), program)
+        culm_world.cut(culm_node)
+        entry = await culm_node.append(1, "behind the cut")
+        await asyncio.sleep(seconds)
+        culm_world.mend(culm_node)
+        await culm_world.arrived(entry, program)
+
+
 def test_patience(world: World) -> None:
     """What never comes ends the test, by the world's clock; the error says whose patience it was."""
 
@@ -148,7 +161,7 @@ def test_patience(world: World) -> None:
 
     with pytest.raises(TimeoutError, match=r"not done after 60 s on the world's clock; World\.run\(..., seconds=N\)"):
         world.run(main(), seconds=60)
-    with pytest.raises(TimeoutError, match=r"^still not true after 60 s on the world's clock$"):
+    with pytest.raises(TimeoutError, match=r"^still not true after 120 s on the world's clock$"):
         world.run(world.until(lambda: False))
 
     async def of_its_own() -> None:

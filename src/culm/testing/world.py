@@ -39,6 +39,8 @@ from culm.testing.simulation.network import FATES, Connection, Network, Weather
 HERE = "127.0.0.1"
 # Seconds on the clock of the world. Two connected nodes that have nothing to do compute for about a second meanwhile.
 _PATIENCE = 600.0
+# A node that has failed for minutes calls again after up to a minute, and a call that gets no answer takes time, too.
+_LONGEST_WAIT = 120.0
 _FIRST_LOOK, _LAST_LOOK = 0.01, 1.0  # Seconds between two looks of ``until``, which grow so that waiting stays cheap.
 # Between two looks at whether another process wrote to a store. None does, and each look of each node is a timer.
 _LOOK_SECONDS = 0.5
@@ -191,7 +193,7 @@ class World:
 
         return copy_context().run(in_world)
 
-    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = _LONGEST_WAIT) -> None:
         """Wait until something is true; ``condition`` may be an ``async`` function. ``TimeoutError`` if it does not.
 
         ``seconds`` are those of the world's clock.
@@ -205,7 +207,7 @@ class World:
                 await asyncio.sleep(look)
                 look = min(2 * look, _LAST_LOOK)
 
-    async def arrived(self, entry: Entry, *nodes: Node, seconds: float = 60.0) -> None:
+    async def arrived(self, entry: Entry, *nodes: Node, seconds: float = _LONGEST_WAIT) -> None:
         """Wait until nodes have an entry, verified, with its whole payload. ``TimeoutError`` as for ``until``."""
 
         async def has(node: Node) -> bool:

@@ -144,10 +144,11 @@ class SealedPayload(CulmError):
 
 
 class ForkDetected(CulmError):
-    """Two authentic entries of one log contradict each other; ``proof`` holds both."""
+    """Two authentic entries of one log contradict each other; ``proof`` holds both. ``advice`` says what to do."""
 
-    def __init__(self, proof: Contradiction) -> None:
-        super().__init__(f"fork at sequence number {proof.position}: {proof.explain()}")
+    def __init__(self, proof: Contradiction, advice: str = "") -> None:
+        text = f"fork at sequence number {proof.position}: {proof.explain()}"
+        super().__init__(f"{text}; {advice}" if advice else text)
         self.proof = proof
 
 

@@ -68,6 +68,8 @@ def test_many_at_once(tmp_path: Path) -> None:
         async with two(tmp_path) as (one, other, address):
             with pytest.raises(ConfigError, match="is no reader"):
                 await one.append_many(1, payloads, readers=["nobody"])
+            with pytest.raises(TypeError, match=r"readers are given as a list: write readers=\['"):
+                await one.append(1, SMALL, readers=other.name)
             entries = await one.append_many(1, iter(payloads), readers=[other.author])
             await one.append_many(1, ["open"])
             assert [entry.seq for entry in entries] == list(range(1, len(payloads) + 1))

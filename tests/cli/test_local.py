@@ -158,6 +158,9 @@ def test_a_fork_is_reported(culm: Culm, tmp_path: Path) -> None:
     report = culm("verify", "--json")
     assert (report.code, report.json["forks"], report.json["verified"], report.json["invalid"]) == (1, 1, 5, 6)
     assert culm("logs", "--json").json[0]["forked_at"] == 6
+    last_valid, at_the_fork = (culm("show", log.entries[seq - 1].name, "--payload") for seq in (5, 6))
+    assert (last_valid.code, last_valid.err) == (0, "")
+    assert (at_the_fork.code, at_the_fork.err) == (0, "warning: do not trust this payload: the entry is invalid\n")
 
 
 @pytest.mark.parametrize(

@@ -176,11 +176,11 @@ def test_the_end_of_a_log(store: SQLiteStore) -> None:
 
 
 def test_a_forked_log(store: SQLiteStore) -> None:
-    """A forked log takes no further entry; the error carries the proof of the lowest position."""
+    """A forked log takes no further entry; the error has the proof of the lowest position and says how to go on."""
     copy = other_copy(9)
     store.add(copy.items())
     store.add([(copy.make(8, b"x"), None), (copy.make(5, b"x"), None)])
-    with pytest.raises(ForkDetected) as caught:
+    with pytest.raises(ForkDetected, match="this log takes no more entries: go on in another log") as caught:
         store.append(AUTHOR, 7, [b"10"])
 
     caught.value.proof.check()

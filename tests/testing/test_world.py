@@ -102,7 +102,7 @@ async def test_a_dropped_connection(culm_world: World, culm_pair: Pair) -> None:
     assert 1 == culm_world.drop(alice, bob, after=100_000)
     entry = await alice.append(1, b"leaf" * 100_000)
     await culm_world.until(lambda: not any(peer.connected for peer in bob.peers()))
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=rf"{entry.name} has not arrived after 0\.01 s on the world's clock$"):
         await culm_world.arrived(entry, alice, bob, seconds=0.01)
     assert b"leaf" * 100_000 == await _has(culm_world, bob, entry)
 
@@ -139,17 +139,37 @@ async def test_a_node_that_starts_again(culm_world: World, culm_node: WorldNode)
     assert (entry.author, 2) == (again.author, (await again.append(1, "after")).seq)
 
 
+@pytest.mark.parametrize("seconds", [378, 381, 384])
+async def test_a_long_cut(culm_world: World, culm_node: WorldNode, seconds: int) -> None:
+    """However long a program's node was cut off, ``arrived`` is patient until the node calls again."""
+    async with Node.open(culm_world.folder / "home", clump="tests") as program:
+        await program.connect(culm_node.url)
+        await culm_world.arrived(await culm_node.append(1, "before"), program)
+        culm_world.cut(culm_node)
+        entry = await culm_node.append(1, "behind the cut")
+        await asyncio.sleep(seconds)
+        culm_world.mend(culm_node)
+        await culm_world.arrived(entry, program)
+
+
 def test_patience(world: World) -> None:
-    """What never comes ends the test, by the world's clock."""
+    """What never comes ends the test, by the world's clock; the error says whose patience it was."""
 
     async def main() -> None:
         await world.node()
         await asyncio.Event().wait()
 
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"not done after 60 s on the world's clock; World\.run\(..., seconds=N\)"):
         world.run(main(), seconds=60)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"^still not true after 120 s on the world's clock$"):
         world.run(world.until(lambda: False))
+
+    async def of_its_own() -> None:
+        async with asyncio.timeout(1):
+            await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match=r"^$"):
+        world.run(of_its_own())
 
 
 def test_errors_that_nothing_handled() -> None:

@@ -311,6 +311,8 @@ class Node:
         return await self._engine.append(self.identity, log_id, payload, is_end=end, continue_here=continue_here)
 
     async def _sealer(self, readers: Iterable[str | bytes]) -> Sealer:
+        if isinstance(readers, str | bytes):  # Its letters would be taken for names.
+            raise TypeError(f"readers are given as a list: write readers=[{readers!r}]")
         named = [self.author, *readers]
         return await self._read(lambda store: Sealer(readers_of(store, named)))
 

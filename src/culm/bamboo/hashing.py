@@ -84,7 +84,7 @@ _handed = _Handed()
 
 
 def handed_over() -> int:
-    """The bytes that the calling thread has handed to the hashing thread so far. They belong to what its work costs."""
+    """The bytes that the calling thread has handed to the hashing thread so far, to count what its work costs."""
     return _handed.size
 
 

@@ -234,6 +234,8 @@ def _show_entry(arguments: argparse.Namespace, home: Home, store: ReadableStore,
     if arguments.payload:
         if not stored.payload_complete:
             raise NotHeld(f"the store does not have the payload of {shown} ({stored.payload_state.name.lower()})")
+        if stored.state is not State.VERIFIED:
+            note(f"warning: do not trust this payload: the entry is {stored.state.name.lower()}")
         payload = store.payload(stored)
         try:
             sys.stdout.buffer.writelines(payload if arguments.raw else content(home, payload, arguments.key or ()))

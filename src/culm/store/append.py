@@ -196,7 +196,9 @@ def _check_log_id(log_id: int) -> None:
 def _check_may_append(connection: sqlite3.Connection, view: LogView, place: Place) -> None:
     if view.forked_at is not None:
         query = "SELECT first, second FROM forks WHERE log = ? ORDER BY position LIMIT 1"
-        raise ForkDetected(proof_of(*the_row(connection.execute(query, (view.id,)), BYTES, BYTES)))
+        proof = proof_of(*the_row(connection.execute(query, (view.id,)), BYTES, BYTES))
+        advice = "this log takes no more entries: go on in another log, or as a new identity if others may have the key"
+        raise ForkDetected(proof, advice)
     if view.ended_at is not None:
         raise AfterEndOfLog(f"the log ended with entry {view.ended_at}: it takes no further entry", place)
     if view.greatest > view.newest:

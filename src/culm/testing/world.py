@@ -17,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from contextvars import copy_context
 from hashlib import blake2b
 from inspect import isawaitable
@@ -39,6 +39,8 @@ from culm.testing.simulation.network import FATES, Connection, Network, Weather
 HERE = "127.0.0.1"
 # Seconds on the clock of the world. Two connected nodes that have nothing to do compute for about a second meanwhile.
 _PATIENCE = 600.0
+# A node that has failed for minutes calls again after up to a minute, and a call that gets no answer takes time, too.
+_LONGEST_WAIT = 120.0
 _FIRST_LOOK, _LAST_LOOK = 0.01, 1.0  # Seconds between two looks of ``until``, which grow so that waiting stays cheap.
 # Between two looks at whether another process wrote to a store. None does, and each look of each node is a timer.
 _LOOK_SECONDS = 0.5
@@ -99,6 +101,19 @@ class WorldNode(Node):
         """As ``Node.start``, on its machine."""
         with _on(self.host):
             return await super().start()
+
+
+@asynccontextmanager
+async def _within(seconds: float, what: str, advice: str = "") -> AsyncIterator[None]:
+    """As ``asyncio.timeout``, with an error that says what did not happen."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():  # One of the program's own.
+            raise
+        raise TimeoutError(f"{what} after {seconds:g} s on the world's clock{advice}") from error
 
 
 class World:
@@ -169,7 +184,7 @@ class World:
         """
 
         async def bounded() -> _T:
-            async with asyncio.timeout(seconds):
+            async with _within(seconds, "not done", "; World.run(..., seconds=N) allows more"):
                 return await main
 
         def in_world() -> _T:
@@ -178,13 +193,13 @@ class World:
 
         return copy_context().run(in_world)
 
-    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = _LONGEST_WAIT) -> None:
         """Wait until something is true; ``condition`` may be an ``async`` function. ``TimeoutError`` if it does not.
 
         ``seconds`` are those of the world's clock.
         """
         look = _FIRST_LOOK
-        async with asyncio.timeout(seconds):
+        async with _within(seconds, "still not true"):
             while True:
                 found = condition()
                 if await found if isawaitable(found) else found:
@@ -192,7 +207,7 @@ class World:
                 await asyncio.sleep(look)
                 look = min(2 * look, _LAST_LOOK)
 
-    async def arrived(self, entry: Entry, *nodes: Node, seconds: float = 60.0) -> None:
+    async def arrived(self, entry: Entry, *nodes: Node, seconds: float = _LONGEST_WAIT) -> None:
         """Wait until nodes have an entry, verified, with its whole payload. ``TimeoutError`` as for ``until``."""
 
         async def has(node: Node) -> bool:
@@ -204,7 +219,7 @@ class World:
                 return True
             return False
 
-        async with asyncio.timeout(seconds):
+        async with _within(seconds, f"{entry.name} has not arrived"):
             for node in nodes:
                 await self.until(functools.partial(has, node), seconds)
 

@@ -83,7 +83,7 @@ _handed = _Handed()
 
 
 def handed_over() -> int:
-    """The bytes that the calling thread has handed to the hashing thread so far, for whoever counts what work costs."""
+    """The bytes that the calling thread has handed to the hashing thread so far, as part of what its work costs."""
     return _handed.size
 
 

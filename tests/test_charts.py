@@ -160,6 +160,14 @@ def test_bars() -> None:
     assert {"a", "b", "1", "2", "4", "one", "two"} <= texts(svg).keys()
 
 
+def test_the_axis_of_whole_numbers_has_whole_ticks() -> None:
+    """There are no 0.6 logs: bars of whole numbers have an axis of such; shares have what they need."""
+    whole = texts(bar_chart("t", ["a", "b"], [Bars("one", [3, 1])], y_label="y"))
+    assert {"0", "1", "2", "3"} <= whole.keys()
+    assert not [text for text in whole if "." in text]
+    assert [text for text in texts(bar_chart("t", ["a"], [Bars("one", [0.7])], y_label="y")) if "." in text]
+
+
 def test_strips() -> None:
     """Neighbouring cells of one value are one box; darker is more."""
     svg = strip_chart("t", [Strip("peer <1>", [0, 0, 1, 0.5])], x_label="x", x_ticks=[(0, "first")])

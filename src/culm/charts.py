@@ -157,7 +157,8 @@ def bar_chart(
             heights = [value for _, value in values]
             drawn = axes.bar(places, heights, each, color=COLOURS[of % len(COLOURS)], label=_clean(one.name))
             axes.bar_label(drawn, [number_text(value) for value in heights], padding=2, fontsize=10)
-        _scale(axes.yaxis, (), is_log=False)
+        is_whole = all(value == int(value) for one in bars for value in one.values if abs(value) < _MOST)
+        _scale(axes.yaxis, (), is_log=False, is_whole=is_whole)
         room = max(3, int(width / max(1, len(categories)) / _LETTER))
         axes.set_xticks(range(len(categories)), [_clean(name, room) for name in categories])
         axes.tick_params(axis="x", length=0)
@@ -256,8 +257,11 @@ _STYLE = (
 )
 
 
-def _scale(axis: Axis, values: Sequence[float], *, is_log: bool) -> None:
-    """Ticks for people: at round numbers, or at powers of ten; the first and the last end the axis."""
+def _scale(axis: Axis, values: Sequence[float], *, is_log: bool, is_whole: bool = False) -> None:
+    """Ticks for people: at round numbers, or at powers of ten; the first and the last end the axis.
+
+    ``is_whole``: at whole numbers only, because there is no such thing as 0.6 of what is counted.
+    """
     from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
     if is_log:
@@ -269,7 +273,7 @@ def _scale(axis: Axis, values: Sequence[float], *, is_log: bool) -> None:
         axis.set_ticks([10.0**power for power in range(least, most + 1, max(1, (most - least) // 8))])
         axis.set_minor_locator(NullLocator())
     else:
-        axis.set_major_locator(MaxNLocator(6))
+        axis.set_major_locator(MaxNLocator(6, integer=is_whole))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
 
 

@@ -398,3 +398,16 @@ def test_a_damaged_payload_is_found(culm: Culm) -> None:
     result = culm("verify", "--json")
     assert result.code == 1
     assert result.json["problems"][0]["place"] == place
+
+
+@pytest.mark.parametrize("job", [("verify", "--input"), ("forks",)])
+def test_what_spark_could_not_read_is_said_with_its_place(culm: Culm, tmp_path: Path, job: tuple[str, ...]) -> None:
+    """A count of rejects alone helps nobody: a line says which folder names the file and the reason."""
+    culm("append", 1, "--text", "first light")
+    culm("export", "-o", tmp_path / "whole.bundle", "--bundle")
+    (tmp_path / "cut.bundle").write_bytes((tmp_path / "whole.bundle").read_bytes()[:-5])
+    for name, expected in (("whole.bundle", False), ("cut.bundle", True)):
+        output = tmp_path / f"of-{name}"
+        result = culm("spark", *job, tmp_path / name, "--output", output)
+        assert result.code == int(expected)
+        assert (f"is in {output / 'rejects'}\n" in result.err) == expected, result

@@ -128,7 +128,10 @@ def test_what_is_refused(culm: Culm, author: str, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes() + b"more")
     assert "4 bytes or more follow the proof" in culm("check", file).err
     file.write_bytes(b"hello")
-    assert culm("check", file).err == "culm: this is not a proof of culm prove: it begins with other bytes\n"
+    assert culm("check", file).err == (
+        "culm: this is not a proof of culm prove: it begins with other bytes."
+        " Exports and bundles, also those of fork proofs, are checked by culm import\n"
+    )
     assert culm("check", tmp_path / "none").code == 2
     assert culm("prove", f"{author}/1/6", "-o", tmp_path / "none").err == (
         "culm: the store has no verified entry 6 of this log\n"

@@ -210,6 +210,9 @@ def test_a_page_of_hostile_numbers() -> None:
     assert len(html.encode()) < 2_000_000
     assert "50 of 1,000,000,000 forks" in found.text
     assert page(numbers) == html
+    single = oracle.Page(page(replace(numbers, forks=numbers.forks[:1], forks_in_all=1)))
+    assert "All 1 " not in single.text
+    assert "1 fork\n" in single.text or "1 fork " in single.text, single.text[:200]
 
 
 def test_counts_of_nothing() -> None:

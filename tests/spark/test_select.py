@@ -28,6 +28,7 @@ from culm.spark.select import select_entries
 from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
 from culm.spark.select.gaps import REASONS
+from culm.spark.select.job import run_select
 from culm.spark.select.requests import Given
 from culm.spark.verification import gather
 from culm.store import SQLiteStore, State
@@ -229,6 +230,20 @@ def command(*arguments: object) -> int:
     parsed = make_parser().parse_args(["spark", *map(str, arguments)])
     code: int = parsed.run(parsed)
     return code
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_requests_without_a_column_are_refused_before_the_inputs_are_read(tmp_path: Path) -> None:
+    """Verifying can take hours, so a table of requests that cannot be used is refused first, with what it has."""
+    (tmp_path / "plain").write_bytes(build_log(3).entries[0].encoded)
+    (tmp_path / "requests.csv").write_text("requester,author,log,ranges\nx,y,1,1..\n")
+    said = list[str]()
+    with pytest.raises(
+        ConfigError, match="needs a column 'log_id'; this one has 'requester', 'author', 'log', 'ranges'"
+    ):
+        run_select([str(tmp_path / "plain")], str(tmp_path / "requests.csv"), tmp_path / "out", progress=said.append)
+    assert not any("reading the inputs" in line for line in said), said
 
 
 class Inputs:

@@ -85,7 +85,10 @@ class EntryProof:
         Signatures are not looked at: call ``check``.
         """
         if data[: len(MAGIC) - 1] != MAGIC[:-1]:
-            raise InvalidProof("this is not a proof of culm prove: it begins with other bytes")
+            raise InvalidProof(
+                "this is not a proof of culm prove: it begins with other bytes."
+                " Exports and bundles, also those of fork proofs, are checked by culm import"
+            )
         if data[: len(MAGIC)] != MAGIC:
             raise InvalidProof("the proof is of a version that this version of Culm cannot read, or truncated")
         reader = _Reader(data, len(MAGIC))

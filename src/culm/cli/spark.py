@@ -103,6 +103,13 @@ def _print_counts(arguments: argparse.Namespace, counts: "Values", column: str =
     print_table(arguments, ("", column), rows, right=(column,))
 
 
+def _show_verdicts(arguments: argparse.Namespace, summary: Any) -> None:  # noqa: ANN401 - ``summary.Summary``
+    print(summary.table())
+    if summary.rejects:
+        place = f"{arguments.table}_rejects" if arguments.output is None else arguments.output / "rejects"
+        note(f"rejects: what could not be read, and why, is in {place}")
+
+
 def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN401 - ``forks_job.Forks``
     counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
     _print_counts(arguments, {**counts, "unproved forks": found.unproved} if found.unproved else counts)
@@ -112,6 +119,8 @@ def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN
         print_table(arguments, ("log", "forked at", "valid to", "proof"), rows, right=("forked at", "valid to"))
         if found.forks > len(rows):
             note(f"... and {found.forks - len(rows):,} more; all are in {arguments.output / 'forks'}")
+    if found.rejects:
+        note(f"rejects: what could not be read, and why, is in {arguments.output / 'rejects'}")
 
 
 def _show_report(arguments: argparse.Namespace, made: Any) -> None:  # noqa: ANN401 - ``report.Report``
@@ -211,7 +220,7 @@ _JOBS = {
                 default="parquet",
             ),
         },
-        show=lambda _, summary: print(summary.table()),
+        show=_show_verdicts,
         failures=_BAD,
     ),
     "follow": _Job(
@@ -241,7 +250,7 @@ _JOBS = {
             "--master": _option("URL", "the Spark master (default: local[*])"),
             **_SIGNATURES,
         },
-        show=lambda _, summary: print(summary.table()),
+        show=_show_verdicts,
         failures=_BAD,
     ),
     "forks": _Job(

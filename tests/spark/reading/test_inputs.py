@@ -122,6 +122,27 @@ def split_rows(piece: Piece) -> Iterator[Found]:
     return table_rows(piece) if piece.part is Part.TABLE else scan(piece)
 
 
+def test_of_a_home_only_the_store_is_read(tmp_path: Path) -> None:
+    """A home that is named as an input is its store: keys and settings are neither read nor rejects.
+
+    Without a store beside them such files are inputs like any others.
+    """
+    home = tmp_path / "home"
+    (home / "identities").mkdir(parents=True)
+    with SQLiteStore(home / "store.db") as store:
+        store.add(build_log(3).items())
+    beside = ("identities/default", "policy.json", "names.json", "peers.json", "culm.toml")
+    for name in beside:
+        (home / name).write_text('{"key": "secret"}')
+    (home / "notes.txt").write_text("something else")
+    assert {piece.path for split in plan([home]) for piece in split} == {
+        str(home / "store.db"),
+        str(home / "notes.txt"),
+    }
+    (home / "store.db").unlink()
+    assert {piece.path for split in plan([home]) for piece in split} >= {str(home / name) for name in beside}
+
+
 @pytest.mark.slow
 def test_a_store_elsewhere_is_copied_once(s3: tuple[str, FileSystem], tmp_path: Path) -> None:
     """A store in a bucket is read with its large payloads, from one copy that all its pieces share."""

@@ -153,12 +153,14 @@ def test_wrong_calls_before_spark_is_started(tmp_path: Path) -> None:
     """Sides that are not there or of another view, and outputs that cannot be, are refused at once."""
     entries = random_entries(1, 10)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "bundle").write_bytes(b"what culm export writes")
     index, payloads = put_index(tmp_path / "i", entries), put_index(tmp_path / "p", entries, view=View.PAYLOADS)
     table = write(tmp_path / "t", rows_of(entries))
     out = tmp_path / "out"
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: run_fingerprint(str(tmp_path / "nothing"), out), "there is no folder"),
-        (lambda: run_fingerprint(str(tmp_path / "empty"), out), "no Parquet files"),
+        (lambda: run_fingerprint(str(tmp_path / "nothing"), out), "there is no such folder"),
+        (lambda: run_fingerprint(str(tmp_path / "empty"), out), "no Parquet files.*culm spark verify"),
+        (lambda: run_fingerprint(str(tmp_path / "bundle"), out), "not a folder.*culm spark verify"),
         (lambda: run_fingerprint(str(table), out, view="heads"), "entries or payloads"),
         (lambda: run_fingerprint(str(table), tmp_path / "empty" / "x" / "y"), "there is no folder"),
         (lambda: run_fingerprint(str(table), index), "is there already"),

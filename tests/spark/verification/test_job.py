@@ -46,6 +46,17 @@ def plain(tmp_path: Path) -> Path:
     return path
 
 
+def test_below_a_fork_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
+    """Entries below a fork are not certified although all are held, so the explanation names that case, too."""
+    log = build_log(7)
+    forked = [*log.entries, log.make(7, b"other")]
+    (tmp_path / "plain").write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in forked))
+    summary = run([str(tmp_path / "plain")], tmp_path / "output")
+    assert (summary.verified, summary.invalid) == (6, 2)
+    assert summary.uncertified
+    assert "missing or invalid" in summary.table()
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_heads_do_not_depend_on_blocks(spark: SparkSession, tmp_path: Path) -> None:

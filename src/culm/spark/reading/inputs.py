@@ -42,6 +42,12 @@ _PARQUET_MAGIC = b"PAR1"  # how every Parquet file begins
 _BESIDE_STORES = ("-wal", "-shm", "-journal")
 _PAYLOAD_FOLDER = "-payloads"
 
+# What a home keeps beside its store (docs/files.md). Without this list a home that is named as an input would have its
+# secret keys read as if they were entries, and would end with a reject for each of these files.
+_HOME_STORE = "store.db"
+_HOME_FILES = ("policy.json", "names.json", "peers.json", "culm.toml")
+_HOME_KEYS = "/identities"
+
 # Files that are looked at at a time. On other machines each takes some round trips; here it makes no difference.
 _AT_ONCE = 16
 
@@ -156,8 +162,11 @@ def _pieces(place: Location, pool: ThreadPoolExecutor, wanted: Wanted) -> Iterat
 
 
 def is_beside(uri: str, stores: set[str]) -> bool:
-    """Whether a file belongs to a store that is listed too."""
-    folder = uri.rpartition("/")[0]
+    """Whether a file belongs to a store that is listed too, or to the home of such a store."""
+    folder, _, name = uri.rpartition("/")
+    home = folder if name in _HOME_FILES else folder.removesuffix(_HOME_KEYS) if folder.endswith(_HOME_KEYS) else None
+    if home is not None and f"{home}/{_HOME_STORE}" in stores:
+        return True
     return any(uri.removesuffix(suffix) in stores for suffix in _BESIDE_STORES if uri.endswith(suffix)) or (
         folder.endswith(_PAYLOAD_FOLDER) and folder.removesuffix(_PAYLOAD_FOLDER) in stores
     )

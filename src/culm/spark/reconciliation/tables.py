@@ -33,6 +33,10 @@ RECORD_AT = f"CASE WHEN {_IS_ENTRY} THEN CAST(CAST(seqnum AS DECIMAL(20,0)) - 92
 """SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower."""
 
 
+_FIRST = "; verify stores and export files first, with culm spark verify, and name its results"
+"""What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""
+
+
 def table_folder(name: str | Path) -> Path:
     """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
 
@@ -40,11 +44,13 @@ def table_folder(name: str | Path) -> Path:
     """
     path = Path(name).absolute()
     if not path.is_dir():
-        raise ConfigError(f"{path}: there is no folder; expected Parquet files or the results of culm spark verify")
+        if path.exists():
+            raise ConfigError(f"{path}: not a folder of Parquet files{_FIRST}")
+        raise ConfigError(f"{path}: there is no such folder")
     if (path / "verdicts").is_dir():
         path /= "verdicts"
     if not any(path.glob("**/*.parquet")):
-        raise ConfigError(f"{path}: no Parquet files are in it; expected some, or the results of culm spark verify")
+        raise ConfigError(f"{path}: no Parquet files are in it{_FIRST}")
     return path
 
 

@@ -71,6 +71,9 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _of(shown_rows: int, in_all: int, what: str) -> str:
+    """How many of all rows a table shows; ``what`` is a plural with an s."""
+    if in_all == 1:
+        return f"1 {what.removesuffix('s')}"
     return f"All {in_all:,} {what}" if shown_rows >= in_all else f"{shown_rows:,} of {in_all:,} {what}"
 
 

@@ -96,7 +96,8 @@ def run_select(
         run.spark(master) as spark,
     ):
         engine, folder = OnSpark(spark, run.folder / "work"), run.folder
-        wanted = read_rows(spark, Path(requests).absolute())
+        # First, because it refuses requests that lack a column, and verifying large inputs takes hours.
+        wanted = SparkTable(engine, Given, given(read_rows(spark, Path(requests).absolute())))
         run.say_reading(splits)
         step = gather_with_places if bundles else gather
         packs, rejects, places = engine.read(splits, step, PackRow, Reject, PlaceRow)
@@ -106,7 +107,7 @@ def run_select(
         verification.settle()
         run.say("reading the requests")
         at: dict[type[Row], Path] = {Refused: folder / "rejects", Item: folder / "items", Missing: folder / "missing"}
-        selected = Selecting(verification, SparkTable(engine, Given, given(wanted)), at)
+        selected = Selecting(verification, wanted, at)
         run.say("writing the items")
         items, item_counts, gaps = selected.together().keep(chosen, Item, ItemCounts, Gap, at=at, columnar=True)
         run.say("writing what is missing")

@@ -94,7 +94,8 @@ def given(requests: DataFrame) -> DataFrame:
         found = types.get(name)
         if found is None:
             either = "'ranges' or 'range'" if name == ranges else repr(name)
-            raise ConfigError(f"a table of requests needs a column {either}")
+            there = ", ".join(map(repr, types))
+            raise ConfigError(f"a table of requests needs a column {either}; this one has {there}")
         if found not in kinds and not (name == "log_id" and found.startswith("decimal") and found.endswith(",0)")):
             raise ConfigError(
                 f"the column {name!r} of the requests cannot be of the type {found.upper()};"

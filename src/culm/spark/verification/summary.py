@@ -19,8 +19,8 @@ _LINES = (
 )
 
 _WHY = (
-    "not certified: each of these entries has a path to entry 1, but entries of its certificate pool are missing, so a"
-    " fork could hide there"
+    "not certified: each of these entries has a path to entry 1, but entries of its certificate pool are missing or"
+    " invalid, so a fork could hide there"
 )
 
 
@@ -31,7 +31,7 @@ class Summary(Result):
     ``forks`` counts forked logs. ``payload_mismatches`` counts entries whose payload was read and has another hash or
     size than the entry names. ``rejects`` counts rows and parts of inputs that could not be read as entries.
     ``signatures`` says which ones were checked. ``uncertified`` counts verified entries of whose certificate pool
-    something is missing; None if that is not known, on top of a state of an earlier version.
+    something is missing or invalid; None if that is not known, on top of a state of an earlier version.
     """
 
     entries: int

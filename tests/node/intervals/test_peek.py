@@ -77,13 +77,17 @@ def test_bytes_from_the_middle(log: LogBuilder, connection: Connection) -> None:
 
 
 def test_an_answer_that_goes_on(log: LogBuilder, connection: Connection) -> None:
-    """What the peer sends after all bytes came is dropped, and it is told to end."""
+    """What the peer sends after all bytes came is dropped, it is told to end, and it is heard when it has ended."""
     peek = Peek(log.entries[0], 0, 1)
     peek.begin(connection)
     connection.data_to_send()
     assert taken(connection, peek, "8004" + PAYLOAD[:4].hex()) == [True]
     assert connection.data_to_send() == b"\xd0\x00"
-    assert taken(connection, peek, "8001" + PAYLOAD[4:5].hex() + "a8") == [True, True]
+    assert (peek.over.is_set(), peek.quiet.is_set()) == (True, False)
+    assert taken(connection, peek, "8001" + PAYLOAD[4:5].hex()) == [True]
+    assert not peek.quiet.is_set()
+    assert taken(connection, peek, "a8") == [True]
+    assert peek.quiet.is_set()
     assert (peek.is_complete, come(peek)) == (True, PAYLOAD[:2])
 
 

@@ -26,13 +26,16 @@ _ANSWERS = (Announced, Ended, EntryDropped, EntryReceived, PayloadFailed, Payloa
 class Peek:
     """One request for the bytes ``first`` to ``last`` (both included) of an entry's payload, inside a session.
 
-    ``over`` is set when all have come, or the peer has ended its answer; ``received`` counts those that came.
+    ``over`` is set when all have come, or the peer has ended its answer; ``received`` counts those that came. ``quiet``
+    is not set while more of the answer is on its way than was wanted: the peer has not ended it yet.
     ``is_wrong``: the whole payload came, and it is not the one that the entry names.
     """
 
     def __init__(self, entry: Entry, first: int, last: int) -> None:
         self.received = 0
         self.over = asyncio.Event()
+        self.quiet = asyncio.Event()
+        self.quiet.set()
         self.is_wrong = False
         self.has_ended = False  # The peer had its say: what has not come it does not have.
         self._entry = entry
@@ -87,10 +90,12 @@ class Peek:
             if self.is_complete:
                 self.finish()
                 if not event.complete:
+                    self.quiet.clear()
                     connection.ours.cancel(event.id)
         elif isinstance(event, Ended | PayloadFailed):
             self.is_wrong |= isinstance(event, PayloadFailed)
             self.finish()
+            self.quiet.set()
         return True
 
     def _take(self, piece: bytes) -> None:

@@ -187,7 +187,7 @@ async def _all_come(peek: Peek, session: Session[Any], seconds: float) -> None:
     await session.driver.send_now()  # That the request is cancelled.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await peek.quiet.wait()  # What came later would meet a closed connection: broken, for the peer.
+            await peek.quiet.wait()  # Bytes that met a closed connection would count as broken off.
             await session.driver.end_writing()
 
 

@@ -26,7 +26,7 @@ from culm.node.schemes import TABLE
 from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
 from culm.store import logview
-from culm.testing import build_log
+from culm.testing import LogBuilder, build_log
 from tests.bamboo import oracle
 from tests.node.links import CONFIG, Party, run, stream_pair
 from tests.patience import PATIENCE
@@ -52,7 +52,10 @@ def session_of(scheme: str, party: Party, streams: Any, purpose: Purpose, policy
 
 async def exchanges(scheme: str, one: Party, other: Party, log: Log, unshared: Party | None = None) -> None:
     """Each calls the other once and asks for a log, as two nodes do that follow it; one may keep it for itself."""
-    policies = {party: Policy(unshared=frozenset([log] if party is unshared else [])) for party in (one, other)}
+    policies = {
+        party: Policy(unshared=frozenset([log] if party is unshared else []), own=frozenset({party.identity.public}))
+        for party in (one, other)
+    }
     for caller, listener in ((one, other), (other, one)):
         near, far = await stream_pair()
         purpose = Purpose(True, listener.identity.public, is_live=False, logs=(log,), mirrors=False)
@@ -178,3 +181,20 @@ def test_a_peer_of_the_version_before_is_spoken_to_as_before(monkeypatch: pytest
         run(lambda: exchanges("bushbaby", one, other, log.entries[0].log))
         assert (8, None) == (lowest(one), lowest(other))
         assert [*range(1, 8)] == next(iter(other.holds().values()))
+
+
+@pytest.mark.parametrize("scheme", ["bushbaby", "culm", "intervals", "proposals"])
+def test_a_fork_of_ones_own_log_is_told_once(
+    parties: list[Party], scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node hears that its own log is forked: it warns of that once, and a peer that is not the author does not."""
+    author, reader, _ = parties
+    log = LogBuilder(author.identity, 1)
+    for text in (b"one", b"two", b"three", b"four"):
+        log.append(text)
+    author.store.add(log.items())
+    reader.store.add([*log.items(log.entries[:2]), (log.make(3, b"otherwise"), b"otherwise")])
+    run(lambda: exchanges(scheme, author, reader, (author.identity.public, 1)))
+    assert (lowest(author), lowest(reader)) == (3, 3)
+    told = [(record.message, getattr(record, "seq", 0)) for record in caplog.records if "own logs" in record.message]
+    assert [seq for _, seq in told] == [3]

@@ -34,10 +34,11 @@ from culm.ranges import RangeSet
 from culm.store import ImportReport
 from culm.types import Log
 from culm.wire.connection import ProtocolConnection
-from culm.wire.places import author_text
+from culm.wire.places import author_text, log_text
 
 EventT = TypeVar("EventT")
 _logger = logging.getLogger("culm.node")
+_FORKED = "another program has published with this identity; culm doctor says what to do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ class Session(Speaker[EventT]):
         self.stats = SessionStats()
         self.done = asyncio.Event()
         self._refusals_told: set[Log | None] = set()  # One line of each log; the others would say the same.
+        self._forks_told: set[Log] = set()  # The same of forks.
         self.name = ""  # What the node calls the peer in its log.
         self._has_settled = False
         self._is_inner = not purpose.is_counted
@@ -234,6 +236,11 @@ class Session(Speaker[EventT]):
         """Count what the store took and refused; the node hears of what is new."""
         stats = self.stats
         stats.forks += len(report.forks)
+        for proof in report.forks:
+            if proof.author in self.config.policy.own and proof.log not in self._forks_told:
+                self._forks_told.add(proof.log)
+                about = {"log": log_text(proof.log), "seq": proof.position, "reason": _FORKED}
+                _logger.warning("one of your own logs is forked", extra=about)
         for place, error in report.refused:
             log = None if place is None else (place.author, place.log_id)
             if stats.note_refused(place, error, peer, tell=log not in self._refusals_told):

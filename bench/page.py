@@ -52,7 +52,7 @@ def keep(name: str, figures: Sequence[Figure], path: Path = RECORD) -> None:
     """Keep what a benchmark gave, in place of what it gave before."""
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     record[name] = {
-        "commit": _commit(),
+        "commit": commit(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "core": native.core is not None,
         "figures": [to_json(figure) for figure in figures],
@@ -60,10 +60,13 @@ def keep(name: str, figures: Sequence[Figure], path: Path = RECORD) -> None:
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _commit() -> str:
-    """The commit whose code runs; with a plus sign if there are changes that are in none."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=8", "--dirty=+", "--exclude=*"]
-    return subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
+def commit(root: Path = ROOT) -> str:
+    """The commit whose code runs; with a plus sign if there are changes that are in none, figures on pages apart."""
+    git = ["git", "-C", str(root)]
+    known = subprocess.run([*git, "rev-parse", "--short=8", "HEAD"], stdout=subprocess.PIPE, check=True, text=True)
+    pages = [f":!{path.relative_to(ROOT)}" for path in (RECORD, *PAGES)]
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", ".", *pages], check=False).returncode
+    return known.stdout.strip() + "+" * bool(changed)
 
 
 def written(text: str, record: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,3 +63,19 @@ def test_a_benchmark_that_was_not_run_is_named() -> None:
 def test_numbers(value: float, text: str) -> None:
     """Three digits say enough, and whole numbers stay whole."""
     assert page.number(value) == text
+
+
+def test_the_commit_that_was_measured(tmp_path: Path) -> None:
+    """Figures that were recorded a moment ago are no change of the code; anything else that is in no commit is told."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    (tmp_path / "docs").mkdir()
+    for name in ("docs/figures.json", "README.md", "code.py"):
+        (tmp_path / name).write_text("old\n")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *command], check=True)
+    known = page.commit(tmp_path)
+    (tmp_path / "docs" / "figures.json").write_text("new\n")
+    (tmp_path / "README.md").write_text("new\n")
+    assert page.commit(tmp_path) == known
+    (tmp_path / "code.py").write_text("new\n")
+    assert page.commit(tmp_path) == f"{known}+"

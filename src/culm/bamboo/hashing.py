@@ -1,9 +1,9 @@
 """Hashing payloads piece by piece (docs/specs/bamboo.md, "Payloads").
 
-A large payload is never in memory as a whole, so it is hashed piece by piece. BLAKE2b takes some 1.4 seconds for a
-gigabyte, longer than anything else that happens to the bytes between a socket and the disk, and it does not need the
-interpreter's lock. So a thread hashes large pieces, one thread for the process, while the thread that gave them goes on
-reading.
+A large payload is never in memory as a whole, so it is hashed piece by piece. BLAKE2b takes one or two seconds for a
+gigabyte (``make bench BENCH_ARGS=intervals`` measures it), longer than anything else that happens to the bytes between
+a socket and the disk, and it does not need the interpreter's lock. So a thread hashes large pieces, one thread for the
+process, while the thread that gave them goes on reading.
 
 The hash is always that of all pieces. If the thread has not come to some of them when the hash is asked for, the caller
 hashes these itself. So it does not wait for other payloads, nor for a thread that does not exist in a forked process.

@@ -102,8 +102,8 @@ class Identity:
         """Sign the entries of this author's log from number ``begin`` on, one for each payload.
 
         ``hash_at`` gives the hashes of entries before ``begin``, None for number 0. ``ends``: the last one ends the
-        log. The entries are those that ``create_entry`` makes one by one, and so is the warning. It takes a third less
-        time for each, because nearly all links go to entries made here, which need no check.
+        log. The entries are those that ``create_entry`` makes one by one, and so is the warning. It costs less, because
+        nearly all links go to entries made here, which need no check.
         """
         start, public, key = self.public + encode_varu64(log_id), self.public, self._secret
         hashes: list[bytes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
@@ -73,7 +74,7 @@ WRITE_LOG = (
 
 
 @dataclass(slots=True)
-class LogRow:
+class LogRow(ABC):
     """The row of a log, in memory while entries are added. The columns are explained in ``culm.store.schema``.
 
     ``id`` is 0 as long as the log has no row, and a number of an entry as long as there is no such entry (None for
@@ -94,9 +95,9 @@ class LogRow:
     head: bytes | None
 
     @property
+    @abstractmethod
     def newest_hash(self) -> bytes:
         """The hash (66 bytes) of the newest verified entry; nothing if there is none."""
-        raise NotImplementedError
 
     def row(self) -> tuple[object, ...]:
         """The values for ``WRITE_LOG``."""

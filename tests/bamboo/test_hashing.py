@@ -70,6 +70,7 @@ def test_what_is_handed_over_counts_for_the_thread() -> None:
     assert hasher.hash == digest(bytes(100_100))
 
 
+@pytest.mark.subprocess
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_after_a_fork() -> None:
     """A process that was forked off hashes as well: it does not wait for its parent's thread."""

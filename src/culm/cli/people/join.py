@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from culm.app.names import followed
@@ -23,7 +23,7 @@ from culm.cli.identity import ask_passphrase, ensure_identity
 from culm.cli.nodeoptions import ORIGIN, clump_text, node_config, settings_of, start_logging
 from culm.cli.output import counted, note, print_json
 from culm.cli.people.invite import described, until
-from culm.cli.progress import sync_progress
+from culm.cli.progress import summed, sync_progress, tell_wrong
 from culm.errors import ConfigError, NetworkError, ProtocolError
 from culm.node.home import Home
 from culm.node.interests.policy import Policy
@@ -102,9 +102,8 @@ def _join(arguments: argparse.Namespace) -> int:
         raise
     is_kept = _keep_peers(arguments, joined, (url,))
     if arguments.json:
-        summed = {**asdict(summary), "seconds": round(summary.seconds, 3)}
         about = {"home": str(home.path), "created": fresh, "address": str(url)}
-        print_json({"type": "summary", **about, "inviter": described(invitation), **summed})
+        print_json({"type": "summary", **about, "inviter": described(invitation), **summed(summary)})
     else:
         _tell_end(joined, url, summary)
         note(f"to stay up to date: culm serve{'' if is_kept else _options(joined, url)}")
@@ -208,10 +207,7 @@ def _first_exchange(arguments: argparse.Namespace, joined: _Joined) -> tuple[Pee
 
 def _tell_end(joined: _Joined, url: PeerUrl, summary: SyncSummary) -> None:
     print(f"received {counted(summary.entries_received, 'entry')} from {joined.home.names().author(url.key or b'')}")
-    if summary.forks:
-        note(f"warning: found {counted(summary.forks, 'new fork proof')}; see: culm logs")
-    for line in summary.refused:
-        note(f"refused {line}")
+    tell_wrong(joined.home, summary)
     note("to see it: culm logs")
     name = joined.home.names().of.get(joined.invitation.key)
     if name is None:

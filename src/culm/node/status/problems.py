@@ -15,7 +15,7 @@ MOST_DAMAGED = 50  # damaged payloads listed; all are counted in the totals
 
 _ADVICE: dict[type[BaseException], str] = {  # The first class that fits counts.
     PayloadDamaged: "nothing: the payload is asked for again, from any peer that has it; see the damage below",
-    PeerRefused: "if the two shall talk, compare their clumps, and the lists of allowed and blocked peers (culm policy)",
+    PeerRefused: "if the two shall talk, compare their clumps, and whom they allow and block (culm policy)",
     WrongClump: "if the two shall talk, give both the same clump; the peer is refused for a while, so wait",
     FeatureRefused: "change refuse_ranges or avoid_ranges in culm.toml, here or at the peer",
     ProtocolError: "update Culm here and the peer's program; if it goes on, keep the peer out (culm block)",

@@ -83,8 +83,8 @@ def test_from_an_invitation_one_command(culm: Culm, alice: str) -> None:
         f"to see it: culm --home {bob.home} logs",
         f"the inviter chose the name alice; to keep it: culm --home {bob.home} name alice alice",
         (
-            f"to publish: culm --home {bob.home} append 1 --text hello; a node that follows only some has to follow your"
-            " author, too"
+            f"to publish: culm --home {bob.home} append 1 --text hello; a node that follows only some has to follow"
+            " your author, too"
         ),
         f"to stay up to date: culm --home {bob.home} serve",
     ]

@@ -289,6 +289,30 @@ def test_room_that_is_made(parties: list[Party], scheme: str) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_an_author_who_is_admitted_again(parties: list[Party], scheme: str) -> None:
+    """A listener that has blocked an author, and blocks them no more, gets the log in the same session."""
+    carrier, member, _ = parties
+    member.store.append(member.identity, 1, [b"hello"])
+    log = member.identity.public, 1
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            blocked = Policy(block_authors=frozenset([member.identity.public]))
+            service, url = await stack.enter_async_context(node(carrier, scheme, policy=blocked))
+            caller, _ = await stack.enter_async_context(node(member, scheme))
+            caller.contact(url)
+            await until(lambda: service.sessions)
+            await asyncio.sleep(3)
+            (session,) = service.sessions
+            assert log not in carrier.holds()
+            await service.change_policy(Policy())
+            await until(lambda: carrier.holds().get(log) == [1])
+            assert [session] == list(service.sessions)
+
+    run(main)
+
+
 @pytest.mark.parametrize("scheme", ["culm", "intervals", "proposals"])  # Bushbaby has no entry without its payload.
 def test_a_payload_that_nobody_wants(parties: list[Party], scheme: str) -> None:
     """An entry is kept without its payload if the payload is not asked for, even one that no quota has room for."""

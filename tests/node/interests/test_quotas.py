@@ -302,7 +302,7 @@ def test_an_author_who_is_admitted_again(parties: list[Party], scheme: str) -> N
             service, url = await stack.enter_async_context(node(carrier, scheme, policy=blocked))
             caller, _ = await stack.enter_async_context(node(member, scheme))
             caller.contact(url)
-            await until(lambda: service.sessions)
+            await until(lambda: bool(service.sessions))
             await asyncio.sleep(3)
             (session,) = service.sessions
             assert log not in carrier.holds()

@@ -118,6 +118,16 @@ def test_an_author_who_forks(parties: list[Party], scheme: str) -> None:
     run(main)
 
 
+def test_a_proof_that_uses_a_quota_up() -> None:
+    """A proof that was made of entries which are held cannot be refused; if it uses the quota up, the node is told."""
+    pair = ME.entries[4], ME.make(5, b"another")
+    tally, calls = quotas(author=AUTHOR_BYTES + 100)
+    tally.add_proof(pair)
+    assert (tally.is_full(LOG), tally.is_tight, len(calls)) == (True, True, 1)
+    tally.add_proof(pair)
+    assert len(calls) == 1
+
+
 def test_a_new_sum() -> None:
     """Summing up lifts what the tally had too high, and counts authors as before; a sum over the limit is full."""
     tally, _ = quotas(author=AUTHOR_BYTES + 2000)

@@ -124,6 +124,8 @@ class Quotas:
         """
         if (author := entries[0].author) not in self._own:
             self._add(author, sum(map(weight_of, entries)))
+            if not self._has_room(author, 1):
+                self._refuse(entries[0].log)
 
     def _takes(self, log: Log, size: int, expected: int) -> bool:
         author = log[0]

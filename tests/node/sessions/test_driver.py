@@ -303,6 +303,19 @@ def test_silence_ends_a_session(is_open: bool, after: float) -> None:
     assert after <= seconds < after + 2  # closing takes a second where the peer does not
 
 
+def test_a_handshake_may_take_all_of_its_time() -> None:
+    """A peer that ends its handshake just as its time is over is not dropped."""
+
+    async def talk(speaker: Listening, _driver: Driver[int], _far: Any) -> None:
+        speaker.open = False
+        await asyncio.sleep(LIMITS.handshake_seconds + 0.1)  # the watch has looked when the time was just over
+        speaker.open = True
+        await asyncio.sleep(5)
+
+    _, ended = run(lambda: driven(talk))
+    assert ended is None
+
+
 def test_a_quiet_session_says_something_settles_and_polls() -> None:
     """When nothing happens, a sign of life goes out in time, and the speaker is told to settle and to ask again."""
     came = bytearray()

@@ -6,16 +6,21 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
+import cbor2
 import pytest
 
 from culm.bamboo import Entry
 from culm.errors import ConfigError, StoreError
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder
-from culm.views import Rejected, View, ViewFile, decode_text, undo
+from culm.views import Rejected, View, ViewFile, decode_text, decode_with, undo
 from tests.quick import rounds
 from tests.views.thread import THREAD, log_of, payload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LINES = View(
     "CREATE TABLE lines (text TEXT)",
@@ -219,6 +224,43 @@ def test_only_some_logs(tmp_path: Path, store: SQLiteStore) -> None:
     with ViewFile(tmp_path / "view.db", replace(LINES, wants=lambda log: log[0] == wanted), store) as view:
         view.update()
         assert view.read("SELECT text FROM lines") == [("2",)]
+
+
+def decoded(folder: Path, store: SQLiteStore, view: View, payloads: Iterable[bytes]) -> list[tuple[object, ...]]:
+    """The rows of a log with some payloads."""
+    log = log_of(1)
+    for each in payloads:
+        log.append(each)
+    store.add(log.items())
+    with ViewFile(folder / "view.db", view, store) as file:
+        file.update()
+        return file.read("SELECT text FROM lines")
+
+
+def test_payloads_in_cbor(tmp_path: Path, store: SQLiteStore) -> None:
+    """Payloads as another library reads them; what that refuses, with an error of its own, is left out."""
+    view = replace(
+        LINES,
+        decode=decode_with(cbor2.loads, cbor2.CBORDecodeError),
+        apply=lambda rows, entry, value: _insert(rows, entry, value["text"]),
+    )
+    broken = [b"", b"\xff", b"\x81" * 10_000, b"\x5b" + b"\x7f" + b"\xff" * 7, b"\xc1\x61a"]
+    assert [("one",), ("two",)] == decoded(
+        tmp_path, store, view, [cbor2.dumps({"text": "one"}), *broken, cbor2.dumps({"text": "two"})]
+    )
+
+
+def test_payloads_of_a_type(tmp_path: Path, store: SQLiteStore) -> None:
+    """A type of msgspec is what ``apply`` gets; payloads of another shape are left out."""
+    msgspec = pytest.importorskip("msgspec")
+    line = msgspec.defstruct("line", [("text", str)])
+    view = replace(
+        LINES,
+        decode=decode_with(msgspec.json.Decoder(line).decode),
+        apply=lambda rows, entry, value: _insert(rows, entry, value.text),
+    )
+    payloads = [b'{"text": "one"}', b'{"text": 1}', b"[]", b"[" * 100_000, b"\xff", b"", b'{"text": "two"}']
+    assert [("one",), ("two",)] == decoded(tmp_path, store, view, payloads)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,8 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
         yield _note(
             "forks",
             f"{counted(len(forked), 'log')} of other authors forked",
-            "culm logs shows which, culm show AUTHOR/LOG the proof",
+            "culm logs shows where, and culm show AUTHOR/LOG both histories; use what comes before, choose neither,"
+            " and ask the author which log to follow instead",
         )
 
 

@@ -274,6 +274,7 @@ class Fetching:
                 again.append((log, _Wish(offer)))
             else:
                 self._tries.pop(log, None)
+                self._source.ask(self._receipts.hear, offer)  # Once more: now the entry to compare may be held.
                 self._source.ask(self._receipts.settled, offer)
             del self._busy[log]
         return again

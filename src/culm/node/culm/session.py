@@ -199,10 +199,14 @@ class CulmSession(Session[Event]):
             return
         if seconds := self.connection.refused_for:
             raise PeerRefused(
-                f"the peer refuses this node for another {seconds} s, because its identity or address broke the rules"
-                " before; calling again meanwhile does not prolong that"
+                f"the peer refuses this node for another {seconds} s, because a call with its identity, or from its"
+                " address, named a wrong clump or broke the protocol; compare the clump with the peer's, and call again"
+                " (calling meanwhile does not prolong that)"
             )
-        raise PeerRefused("the peer hung up during the handshake: it may use another clump, or not allow this identity")
+        raise PeerRefused(
+            "the peer hung up during the handshake: it may use another clump, or not allow this identity; compare the"
+            " clump (--clump, or clump in culm.toml) with the peer's"
+        )
 
     def _handle(self, event: Event) -> None:
         match event:

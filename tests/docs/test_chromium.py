@@ -15,7 +15,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.web.browsing import BROWSES, FAINT, NAMELESS, chromium, served, waited
+from tests.web.browsing import AXE, BROWSES, FAINT, NAMELESS, accessible, chromium, served, shifts, waited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,9 @@ pytestmark = [
     pytest.mark.slow,
 ]
 DOCS = Path(__file__).parents[2] / "docs"
-LEFT_OUT = "api.md,commands.md,conformance.md,specs/*,spark-*.md,performance.md,decisions/*,security.md"
+LEFT_OUT = "commands.md,conformance.md,specs/[!i]*,spark-*.md,performance.md,decisions/*,security.md"
+KINDS = ("index", "specs/intervals", "log", "architecture", "api", "tutorial", "glossary", "examples/chat")
+"""A page of each kind: the home, a long one with tables, drawings, a picture of characters, the API, output, code."""
 LOOKS = [(width, theme) for width in (400, 1280) for theme in ("light", "dark")]
 CUT_OFF = """
 return [...document.querySelectorAll("pre:not(.picture)")]
@@ -72,13 +74,13 @@ def complaints(browser: Chrome) -> list[str]:
     return [entry["message"] for entry in browser.get_log("browser")]  # type: ignore[no-untyped-call]
 
 
-def look(browser: Chrome, page: Path, width: int, theme: str = "light") -> None:
-    """Open a page in a window of so many pixels, for a reader whose system has a theme."""
+def look(browser: Chrome, page: Path | str, width: int, theme: str = "light") -> None:
+    """Open a page, from its file or by its address, in a window of so many pixels; the system has a theme."""
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    browser.get(page.as_uri())
+    browser.get(page if isinstance(page, str) else page.as_uri())
 
 
 def run(browser: Chrome, code: str) -> Any:
@@ -123,6 +125,28 @@ def test_who_can_read_it(site: Path, browser: Chrome, width: int, theme: str) ->
         letters = run(browser, LETTERS)
         assert letters, name
         assert min(letters) >= 10, (name, letters)
+
+
+@pytest.mark.skipif(not AXE.exists(), reason=f"{AXE} is not there: npm ci in web/ (make web)")
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_axe_finds_nothing(site: Path, browser: Chrome, width: int, theme: str) -> None:
+    """The rules of WCAG that axe-core can check, and its own, hold on a page of each kind."""
+    found = []
+    for name in KINDS:
+        look(browser, site / f"{name}.html", width, theme)
+        found += [f"{name}: {one}" for one in accessible(browser)]
+    assert "" == "\n".join(found)
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_moves_while_a_page_loads(site: Path, browser: Chrome, width: int) -> None:
+    """Over HTTP, where style sheets and scripts come one by one, no text jumps under the reader's eyes."""
+    with served(site) as origin:
+        for name in KINDS:
+            browser.get("about:blank")
+            look(browser, f"{origin}/{name}.html", width)
+            found = shifts(browser)
+            assert sum(value for value, _ in found) < 0.1, (name, found)
 
 
 def test_drawings_follow_the_switch_of_the_theme(site: Path, browser: Chrome) -> None:

@@ -231,7 +231,7 @@ export function logView(root, [author, id], query) {
       h(
         "p",
         { class: "faint" },
-        "Each entry holds the hash of the one before it, and of one farther back (the arcs). Choose an entry: marked is its ",
+        "Each entry holds the hash of the one before it, and some of one farther back (the arcs). Choose an entry to mark its ",
         h("b", { class: "pool-word" }, "certificate pool"),
         ", the few entries with which anyone can verify it.",
       ),

@@ -94,7 +94,7 @@ TESTED_IN = {
     "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches spark.report.view",
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
-    " spark.select.gaps spark.select.held spark.select.items spark.select.job spark.select.pages spark.select.pieces"
+    " spark.select.held spark.select.items spark.select.job spark.select.pages spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
     "spark/batches/test_slices": "spark.batches.cells",
     "spark/following/test_query": "spark.following.changes spark.following.delivery",

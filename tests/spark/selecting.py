@@ -14,9 +14,8 @@ from culm.spark.select import items as select_items
 from culm.spark.select import pages as select_pages
 from culm.spark.select import pieces as select_pieces
 from culm.spark.select import places as select_places
-from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import Gap
+from culm.spark.select.places import REASONS, Gap, Missing, merged
 from culm.spark.select.requests import Given
 from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
@@ -36,7 +35,7 @@ Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 MODULES = (pack, select_held, select_items, select_pieces, select_places)
 """Those that hold the size of a block."""
 
-PAGED = (select_pages, select_held, select_pieces, select_places)
+PAGED = (select_pages, select_pieces)
 """Those that hold the size of a page."""
 
 Numbers = dict[tuple[str, bytes, int], set[int]]

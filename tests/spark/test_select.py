@@ -27,8 +27,8 @@ from culm.spark.select import places as select_places
 from culm.spark.select import select_entries
 from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
-from culm.spark.select.gaps import REASONS
 from culm.spark.select.job import run_select
+from culm.spark.select.places import REASONS
 from culm.spark.select.requests import Given
 from culm.spark.verification import gather
 from culm.store import SQLiteStore, State
@@ -55,7 +55,6 @@ def block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(module, "BLOCK_BITS", bits)
     for module in selecting.PAGED:
         monkeypatch.setattr(module, "PAGE_BITS", 1)
-    monkeypatch.setattr(select_places, "NARROW_PAGES", 2)
     return bits
 
 

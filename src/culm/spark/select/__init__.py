@@ -25,7 +25,7 @@ The steps (``culm.spark.select.steps``), each a function from rows to rows, and 
     pieces     ranges cut to the blocks that exist; gaps              pieces, places
     together   entries and pieces, block by block                     held, and a shuffle
     items      entries that are denoted, once each; gaps              items
-    missing    numbers that are denoted and not held                  gaps
+    missing    numbers that are denoted and not held                  places
 
 No step needs all entries or all requests of a log in one place. A block that very many want goes to several tasks, each
 with some of the requesters. Blocks that nobody wants are not moved.

@@ -16,7 +16,7 @@ from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Tiny
-from culm.spark.select.pages import PAGE_BITS, BlockRow
+from culm.spark.select.pages import BlockRow
 from culm.spark.verification.findings import Findings
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment_summary import Summary
@@ -63,8 +63,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
-            block = block_of(newest)
-            yield BlockRow(row.author, row.log, block, block >> PAGE_BITS, to_sql(newest))
+            yield BlockRow(row.author, row.log, block_of(newest), to_sql(newest))
 
 
 def held(rows: Iterable[WholeRow]) -> Iterator[Together]:

@@ -30,9 +30,8 @@ from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
 from culm.spark.select.bundles import gather_with_places, write_bundles
-from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, ItemCounts, chosen
-from culm.spark.select.places import BEYOND, NOT_HELD, Gap
+from culm.spark.select.places import BEYOND, NOT_HELD, REASONS, Gap, Missing, merged
 from culm.spark.select.requests import Asked, Given, Refused, given
 from culm.spark.select.steps import Selecting
 from culm.spark.verification.gather import PackRow, Reject, gather

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
 from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.select.gaps import Missing, merged
 from culm.spark.select.held import Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.pages import BlockRow, LogRow, PageRow, linked, paged
-from culm.spark.select.pieces import FarSpan, Request, cut, spread
-from culm.spark.select.places import Far, Gap, Piece, Wide
+from culm.spark.select.pages import BlockRow, PageRow, paged
+from culm.spark.select.pieces import Request, cut
+from culm.spark.select.places import Gap, Missing, Piece, merged
 from culm.spark.select.requests import Asked, Given, Refused, check, given
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow
@@ -52,15 +51,6 @@ class Wanted(NamedTuple):
     shares: int
 
 
-class BarePage(NamedTuple):
-    """A page without what is known of the pages behind it."""
-
-    author: bytes
-    log: int
-    page: int
-    blocks: bytes
-
-
 class Selecting:
     """A selection on its way, on either engine. ``verification`` must keep the entries."""
 
@@ -69,23 +59,10 @@ class Selecting:
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, BlockRow)
-        pages = blocks.spread((*LOG, "page"), ("block",)).map(paged, PageRow)
-        self._pages: Table[PageRow]
-        self._pages, logs = pages.spread(LOG, ("page",)).keep(linked, PageRow, LogRow)
-        requested = self.asked.join(logs, LOG, Request, outer=True)
-        pieces, far, wide, gaps = requested.keep(cut, Piece, Far, Wide, Gap, columnar=True)
-        more, further = self._spans(far, wide).keep(spread, Piece, Gap, columnar=True)
-        self._pieces: Table[Piece] = pieces.union(more)
-        self._gaps: Table[Gap] = gaps.union(further)
-
-    def _spans(self, far: Table[Far], wide: Table[Wide]) -> Table[Any]:
-        """The far spans with their pages.
-
-        Narrow spans are joined with the pages they name. Wide ones are joined with all pages of the log that exist,
-        since a span of 2^64 numbers would have too many to name.
-        """
-        narrow = far.join(self._pages.select(BarePage), (*LOG, "page"), FarSpan, outer=True)
-        return narrow.union(wide.join(self._pages, LOG, FarSpan))
+        pages = blocks.spread(LOG, ("block",)).map(paged, PageRow)
+        requested = self.asked.join(pages, LOG, Request, outer=True)
+        self._pieces: Table[Piece]
+        self._pieces, self._gaps = requested.keep(cut, Piece, Gap, columnar=True)
 
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
@@ -107,7 +84,7 @@ def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
 class Selection:
     """A selection as DataFrames.
 
-    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.gaps.Missing`` (runs of numbers that are denoted
+    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.places.Missing`` (runs of numbers that are denoted
     and not verified here), and of ``culm.spark.select.requests.Refused``.
     """
 

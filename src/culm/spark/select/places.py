@@ -1,4 +1,4 @@
-"""Where spans of numbers lie: in blocks that exist, or in gaps between them, which cost two ends and not their length."""
+"""Where spans of numbers lie: in blocks that exist, or in gaps between them, which cost two ends however long."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import path, spine
 from culm.ranges import Range
 from culm.spark.batches import pack
+from culm.spark.plan.given import REQUESTS, Given
 from culm.spark.runtime.here import HereTable, rows_of
 from culm.spark.select import held as select_held
 from culm.spark.select import items as select_items
@@ -16,7 +17,6 @@ from culm.spark.select import pieces as select_pieces
 from culm.spark.select import places as select_places
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.places import REASONS, Gap, Missing, merged
-from culm.spark.select.requests import Given
 from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
 from tests.spark import local
@@ -59,9 +59,22 @@ def random_range(draw: random.Random, newest: int) -> Range:
 def given(requests: Iterable[Request]) -> list[Given]:
     """Requests as they are given."""
     return [
-        Given(requester, author, None, str(log_id), item.encode(), None, None)
-        for requester, author, log_id, item in requests
+        request(requester, author, log=str(log_id), one=item.encode()) for requester, author, log_id, item in requests
     ]
+
+
+def request(
+    requester: str | None,
+    author: bytes | str,
+    text: str | None = None,
+    *,
+    log: str | None = "0",
+    one: bytes | None = None,
+    several: bytes | None = None,
+) -> Given:
+    """A row of a table of requests: an author as bytes or text, ranges as text, bytes of one range, or of a set."""
+    key, name = (author, None) if isinstance(author, bytes) else (None, author)
+    return Given(REQUESTS, requester, key, name, log, one, several, text, None, None)
 
 
 # -- what they denote, says the store ---------------------------------------------------------------------------

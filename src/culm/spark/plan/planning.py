@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
 from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
-from culm.spark.plan.given import given, read_terms
-from culm.spark.plan.rows import HAVE, SIZES, WANT, Checked, Counted, Given, Pass, check, read_counted
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_terms
+from culm.spark.plan.rows import Checked, Counted, Pass, check, read_counted
 from culm.spark.plan.split import Key, arcs_by_bucket
 from culm.spark.plan.tables import Plan, Refused, Transfer, Unserved, loads
 from culm.spark.runtime.columns import rows

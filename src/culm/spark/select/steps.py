@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
+from culm.spark.plan.given import REQUESTS, Given, given
 from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
@@ -18,7 +19,7 @@ from culm.spark.select.items import Item, chosen
 from culm.spark.select.pages import BlockRow, PageRow, paged
 from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import Gap, Missing, Piece, merged
-from culm.spark.select.requests import Asked, Given, Refused, check, given
+from culm.spark.select.requests import Asked, Refused, check
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow
 from culm.spark.verification.verify import Verification, verified
@@ -103,13 +104,13 @@ def select_entries(
     """Verify a table of entries, as ``verification.verify.verify`` takes it, and select from the verified ones.
 
     The items are exactly the entries and certificates that the ranges of each requester denote and that are verified.
-    ``requests``: see ``culm.spark.select.requests.given``. ``encoded=False`` leaves the entries' bytes out.
+    ``requests`` has the columns of docs/spark-select.md. ``encoded=False`` leaves the entries' bytes out.
     ``ConfigError`` if ``requests`` lacks a column or has one of a wrong type.
 
     The segments stay on the executors' disks until the session ends or its cache is cleared.
     """
     engine = OnSpark(entries.sparkSession)
-    asked = SparkTable(engine, Given, given(requests))
+    asked = SparkTable(engine, Given, given(requests, REQUESTS))
     found = Selecting(verified(entries, signatures=signatures, keep=True), asked, {})
     together = found.together()
     items = together.map(partial(chosen, encoded=encoded), Item, columnar=True)

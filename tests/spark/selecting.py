@@ -12,7 +12,6 @@ from culm.spark.plan.given import REQUESTS, Given
 from culm.spark.runtime.here import HereTable, rows_of
 from culm.spark.select import held as select_held
 from culm.spark.select import items as select_items
-from culm.spark.select import pages as select_pages
 from culm.spark.select import pieces as select_pieces
 from culm.spark.select import places as select_places
 from culm.spark.select.items import Item, chosen
@@ -35,7 +34,7 @@ Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 MODULES = (pack, select_held, select_items, select_pieces, select_places)
 """Those that hold the size of a block."""
 
-PAGED = (select_pages, select_pieces)
+PAGED = (select_places, select_pieces)
 """Those that hold the size of a page."""
 
 Numbers = dict[tuple[str, bytes, int], set[int]]

@@ -17,8 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import fingerprint
-from culm.spark.reconciliation.reconcile import Difference, Found, differences, differing, named, reconcile
-from culm.spark.reconciliation.tables import read_folder, table_folder, view_of
+from culm.spark.reconciliation.reconcile import (
+    Difference,
+    Found,
+    differences,
+    differing,
+    named,
+    read_folder,
+    reconcile,
+    table_folder,
+    view_of,
+)
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.runtime.output import read_batches, write_here
 from culm.spark.runtime.shell import Job, Result, job

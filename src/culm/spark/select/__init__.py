@@ -21,7 +21,7 @@ The steps (``culm.spark.select.steps``), each a function from rows to rows, and 
 
     asked      who wants which range; rejects                         requests
     blocks     which blocks have verified entries                     held
-    pages      which blocks a log has, and its newest entry           pages
+    pages      which blocks a log has, and its newest entry           places
     pieces     ranges cut to the blocks that exist; gaps              pieces, places
     together   entries and pieces, block by block                     held, and a shuffle
     items      entries that are denoted, once each; gaps              items

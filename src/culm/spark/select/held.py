@@ -10,18 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from culm.spark.batches.cells import Cell
+from culm.spark.batches.arrays import Cell
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
 from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Tiny
-from culm.spark.select.pages import BlockRow
-from culm.spark.verification.findings import Findings
+from culm.spark.select.places import BlockRow
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment_summary import Summary
 from culm.spark.verification.steps import JudgedRow, judged
-from culm.spark.verification.verdicts import JudgedSegment
+from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.store.schema import from_sql, to_sql
 
 

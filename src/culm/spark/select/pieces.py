@@ -1,7 +1,7 @@
 """Cutting ranges into pieces, in a worker: a piece is what a range denotes of one block of a log.
 
 A dense range becomes a span in each block that exists. The log's pages tell which blocks do
-(``culm.spark.select.pages``). A range comes once with each page of its log, and each time the part of it is cut that
+(``culm.spark.select.places``). A range comes once with each page of its log, and each time the part of it is cut that
 lies there. Most logs have one page only.
 
 Paths and certificates are lists of numbers instead. They have some hundred numbers at most, whatever the log's length
@@ -24,8 +24,18 @@ from culm.ranges.runs import Runs
 from culm.spark.batches.fields import Flags, Numbers, Offsets, lipmaa_of
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, combined
-from culm.spark.select.pages import PAGE_BITS, PageRow, runs_of
-from culm.spark.select.places import BEYOND, OFFSET_BITS, Piece, Places, batch_of, numbers_of, u64
+from culm.spark.select.places import (
+    BEYOND,
+    OFFSET_BITS,
+    PAGE_BITS,
+    PageRow,
+    Piece,
+    Places,
+    batch_of,
+    numbers_of,
+    runs_of,
+    u64,
+)
 from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPARSE, Asked
 
 Request = combined("Request", __name__, Asked, PageRow)

@@ -16,9 +16,8 @@ from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.select.held import Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.pages import BlockRow, PageRow, paged
 from culm.spark.select.pieces import Request, cut
-from culm.spark.select.places import Gap, Missing, Piece, merged
+from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
 from culm.spark.select.requests import Asked, Refused, check
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow

@@ -78,11 +78,6 @@ class IndexRow(NamedTuple):
     certified: int | None
     generation: int | None
 
-    @property
-    def previous(self) -> bytes | None:
-        """The outcome, as a later run calls it."""
-        return self.outcome
-
 
 class MadeRow(NamedTuple):
     """A segment, without its entries, and the generation that made it."""

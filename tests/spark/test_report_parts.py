@@ -17,7 +17,7 @@ from markupsafe import Markup
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
 from culm.spark.report import queries
-from culm.spark.report.counts import completeness, cost, growth, lengths
+from culm.spark.report.counts import completeness, growth, lengths
 from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
 from culm.spark.report.numbers import (
     CoverageNumbers,
@@ -202,7 +202,7 @@ def test_a_page_of_hostile_numbers() -> None:
         rejects=[RejectNumbers(HOSTILE * 99, None, 1, None)] * 50,
         reasons=[ReasonNumbers(HOSTILE, HOSTILE, 5)] * 30,
         totals=replace(oracle.totals({}, 0), entries=10**12, invalid=10**12),
-        said={"entries": HOSTILE, "seconds": float("nan"), "stages": {}},
+        said={"entries": HOSTILE, "seconds": float("nan")},
     )
     html = page(numbers)
     found = oracle.Page(html)
@@ -217,5 +217,5 @@ def test_a_page_of_hostile_numbers() -> None:
 
 def test_counts_of_nothing() -> None:
     """Small tables of no rows."""
-    assert ([], [], []) == (growth([]), lengths([]), cost({}))
+    assert ([], []) == (growth([]), lengths([]))
     assert 11 == len(completeness([]))

@@ -10,7 +10,6 @@ from culm.ranges import Range
 from culm.spark.batches import pack
 from culm.spark.plan.given import REQUESTS, Given
 from culm.spark.runtime.here import HereTable, rows_of
-from culm.spark.select import held as select_held
 from culm.spark.select import items as select_items
 from culm.spark.select import pieces as select_pieces
 from culm.spark.select import places as select_places
@@ -31,7 +30,7 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_held, select_items, select_pieces, select_places)
+MODULES = (pack, select_items, select_pieces, select_places)
 """Those that hold the size of a block."""
 
 PAGED = (select_places, select_pieces)

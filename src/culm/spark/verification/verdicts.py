@@ -18,7 +18,7 @@ verified is therefore always written.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
-from culm.spark.batches.arrays import Cell, decimals, fixed_binary, hashes, names
+from culm.spark.batches.arrays import decimals, fixed_binary, hashes, names
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
@@ -43,11 +43,14 @@ PAYLOAD, VERDICT, CERTIFIED = 0b111, 0b11_000, 0b100_000
 """The bits of what is said of an entry, less 1: rank of its payload, place in ``VERDICTS``, whether certified."""
 
 
+_COUNT_BYTES = 4  # a u32: a segment has far fewer entries, and never 2^32 - 1 (see culm.spark.batches.slices)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Findings(Cell):
+class Findings:
     """The entries of a segment, ascending by number and digest: columns of length n, digests as n rows of 64 bytes.
 
-    As a cell of a table: count u32, then the columns, each for all entries; numbers are little-endian.
+    As a cell of a table: how many they are (u32), then the columns, one behind the other; numbers are little-endian.
 
     ``payload`` has ranks of ``batches.payload.STATES``, ``signature`` is ``batches.pack.Signature``. ``piece``
     says which part of the segment an entry is in (``segment``), ``before`` what was said of it in an earlier run.
@@ -63,6 +66,25 @@ class Findings(Cell):
     payload: Annotated[npt.NDArray[np.int8], "i1", 1]
     signature: Annotated[Bytes, "u1", 1]
     before: Annotated[Bytes, "u1", 1]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def parts(self) -> list[bytes]:
+        """The findings as bytes, in pieces that follow each other."""
+        columns = (getattr(self, name).astype(kind).tobytes() for name, (kind, _) in _COLUMNS.items())
+        return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
+
+    @classmethod
+    def decode(cls, data: bytes) -> Findings:
+        """Read what ``parts`` wrote; the columns are views of ``data``, not copies."""
+        count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
+        found: dict[str, Any] = {}
+        for name, (kind, width) in _COLUMNS.items():
+            column = np.frombuffer(data, kind, count * width, at)
+            at += column.nbytes
+            found[name] = column.reshape(count, width) if width > 1 else column
+        return cls(**found)
 
     @classmethod
     def of(cls, records: Records) -> Findings:
@@ -81,6 +103,10 @@ class Findings(Cell):
             pack.signature[rows],
             pack.before[rows],
         )
+
+
+_COLUMNS = {name: get_args(kind)[1:] for name, kind in get_type_hints(Findings, include_extras=True).items()}
+"""How findings are written: the kind of each column, as numpy names it, and how many values of it an entry has."""
 
 
 class Verdict(NamedTuple):

@@ -29,7 +29,7 @@ from culm.spark.following.delivery import (
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
-from culm.spark.runtime.here import Here, HereTable
+from culm.spark.runtime.here import Here, HereTable, rows_of
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.running import one_line_failures, running, silent
@@ -161,7 +161,7 @@ class Following:
         if size > SMALL_BYTES:
             return spark, packs
         here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
-        touched = {(row.author, row.log, row.block) for row in here.rows}
+        touched = {(row.author, row.log, row.block) for row in rows_of(here)}
         known = state.index(Here(), here).batches("author", "log", "block", "entries")
         for batch in known:
             keys = zip(*(batch.column(name).to_pylist() for name in ("author", "log", "block")), strict=True)

@@ -19,8 +19,6 @@ from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import fingerprint
 from culm.spark.reconciliation.reconcile import (
     Difference,
-    Found,
-    differences,
     differing,
     named,
     read_folder,
@@ -35,7 +33,7 @@ from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import is_index
 
-Ask = Callable[[IndexStorage], Iterable[Found]]
+Ask = Callable[[IndexStorage], Iterable[Difference]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,7 @@ def run(
             run.say("looking for differences")
             found = differing(*indexes) if isinstance(b, str) else b(indexes[0])
             if spark is None:
-                write_here(differences(found), {Difference: target})
+                write_here(found, {Difference: target})
             else:
                 known = [*(side.table for side in sides), None][:2]
                 _write(spark, named(spark, found, *known, view=of_view.value), run.folder)

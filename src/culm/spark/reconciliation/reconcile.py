@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.batches.payload import HELD
-from culm.spark.runtime.columns import Unsigned, batches, schema
+from culm.spark.runtime.columns import Unsigned, table_of
 from culm.spark.runtime.output import place_of
 from culm.store import View
 from culm.store.recordindex import IndexStorage
@@ -94,7 +93,9 @@ def counted(table: DataFrame, view: View) -> DataFrame:
 
 
 class Difference(NamedTuple):
-    """An entry that only one of two tables has: a row of ``reconcile``. What an index does not know is null.
+    """An entry that only one of two tables has: a row of ``reconcile``.
+
+    An index knows the number and the id only, and a session with a peer only the id; the rest is null then.
 
     ==============  =============  ================================================================================
     author          BINARY         32 bytes
@@ -112,23 +113,17 @@ class Difference(NamedTuple):
     entry_hash: bytes | None
     side: str
 
+    @classmethod
+    def found(cls, side: str, identity: bytes, seqnum: int | None = None) -> Self:
+        """A record that only one side has."""
+        return cls(None, None, seqnum, identity, None, side)
+
 
 _FIELDS = ("author", "log_id", "seqnum", "id", "entry_hash")
 
 # Up to this many differences are sent to every task, so that the tables, which are larger, need no shuffle to meet
 # them. More differences may not fit beside a task's other memory.
 _BROADCAST = 1_000_000
-
-
-class Found(NamedTuple):
-    """A record that only one side has. ``side`` is ``a`` or ``b``, the side that has it.
-
-    ``seqnum`` is None if a session with a peer told the id only.
-    """
-
-    side: str
-    seqnum: int | None
-    id: bytes
 
 
 def reconcile(
@@ -158,19 +153,19 @@ def reconcile(
     return entries.groupBy(*_FIELDS).agg(low, high).where("side = other").drop("other")
 
 
-def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Found]:
+def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
     """The records that only one of two indexes has, found while the iterator is read; ``StoreError`` for damage."""
-    return (Found(side, timestamp + 1, identity) for side, timestamp, identity in compare(a, b))
+    return (Difference.found(side, identity, timestamp + 1) for side, timestamp, identity in compare(a, b))
 
 
 def named(
-    spark: SparkSession, found: Iterable[Found], a: DataFrame | None, b: DataFrame | None, *, view: str = "entries"
+    spark: SparkSession, found: Iterable[Difference], a: DataFrame | None, b: DataFrame | None, *, view: str = "entries"
 ) -> DataFrame:
     """The records found as a table, with the columns of their entries as far as ``a`` and ``b`` have these.
 
     ``None`` for a side without a table. Collects all that was found in this process's memory.
     """
-    rows = pa.Table.from_batches(batches(Difference, differences(found)), schema=schema(Difference))
+    rows = table_of(Difference, found)
     ids = spark.createDataFrame(rows)
     tables = [_entries(table, view_of(view), side) for side, table in (("a", a), ("b", b)) if table is not None]
     if not tables:
@@ -198,8 +193,3 @@ def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
         )
         .withColumn("side", functions.lit(side))
     )
-
-
-def differences(found: Iterable[Found]) -> Iterator[Difference]:
-    """The records found as rows of ``reconcile``."""
-    return (Difference(None, None, one.seqnum, one.id, None, one.side) for one in found)

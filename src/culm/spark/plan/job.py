@@ -30,9 +30,9 @@ from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
 from culm.spark.plan.rows import Checked, Counted, Pass, check, read_counted
 from culm.spark.plan.split import Key, arcs_by_bucket
-from culm.spark.plan.tables import TABLES, Plan, PlanSummary, Refused, Transfer, Unserved, loads
-from culm.spark.runtime.columns import rows
-from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
+from culm.spark.plan.tables import TABLES, Moved, Plan, PlanSummary, Refused, Transfer, Unserved, loads
+from culm.spark.runtime.columns import rows, types
+from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
 from culm.spark.runtime.shell import job
 
 
@@ -118,27 +118,31 @@ def plan(
     """
     if rounds < 1:
         raise ConfigError(f"{rounds} rounds: a plan has at least one round")
-    terms = None if peers is None else read_terms(peers)
+    engine, terms = OnSpark(spark), {} if peers is None else read_terms(peers)
+    has_capacities = capacity is not None or peers is not None
     read = [given(have, HAVE), given(want, WANT)] + ([] if sizes is None else [given(sizes, SIZES)])
-    tables = SparkTable(OnSpark(spark), Given, reduce(DataFrame.unionByName, read))
+    tables = SparkTable(engine, Given, reduce(DataFrame.unionByName, read))
     checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
     order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
     # Kept in this order, as both passes use it, on the executors' disks.
-    rows_ = frame_of(checked.spread(("bucket",), order, buckets)).persist(StorageLevel.DISK_ONLY)
-    grouped = SparkTable(OnSpark(spark), Checked, rows_)
-    default = capacity if capacity is not None or terms is not None else 1
-    serving = None if default else {name for name, term in (terms or {}).items() if term.capacity}
+    kept = frame_of(checked.spread(("bucket",), order, buckets)).persist(StorageLevel.DISK_ONLY)
+    grouped = SparkTable(engine, Checked, kept)
+    default = capacity if has_capacities else 1
+    serving = None if default else {name for name, term in terms.items() if term.capacity}
     settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))
     classes = grouped.map(Pass(*settings).count, Counted).batches(*Counted._fields)
     counted = read_counted(rows(Counted, classes))
-    has_capacities = capacity is not None or peers is not None
-    shares, found = _share(counted, terms or {}, default, 1.0 if has_capacities else None)
+    shares, found = _share(counted, terms, default, 1.0 if has_capacities else None)
     splitting = Pass(*settings, arcs_by_bucket(counted, shares)).split
-    transfers, unserved = map(frame_of, grouped.keep(splitting, Transfer, Unserved))
+    transfers, unserved = grouped.keep(splitting, Transfer, Unserved)
+    nothing = {"gives": 0, "gets": 0}
+    listed = fitted(spark.createDataFrame([*terms], "STRING").toDF("peer"), types(Moved), **nothing)
+    idle = grouped.where("peer").select(Moved, **nothing).union(SparkTable(engine, Moved, listed))
+    moved = loads(transfers, idle, terms, (default or 0) if has_capacities else None)
     return Plan(
-        transfers=transfers,
-        unserved=unserved,
-        loads=loads(spark, transfers, rows_, terms, default, has_capacities=has_capacities),
+        transfers=frame_of(transfers),
+        unserved=frame_of(unserved),
+        loads=frame_of(moved),
         rejects=frame_of(refused),
         balance=found,
         bytes_bound=sum(amount for _, _, amount in counted),

@@ -92,7 +92,7 @@ TESTED_IN = {
     "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches spark.report.view",
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
-    " spark.select.held spark.select.items spark.select.job spark.select.pieces"
+    " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
     "spark/following/test_query": "spark.following.delivery",
     "spark/source/test_live": "spark.source.feed spark.source.spool",

@@ -20,10 +20,10 @@ For example, a log has the entries 1 to 10,000, so the blocks 0, 1 and 2. The ra
 The steps (``culm.spark.select.steps``), each a function from rows to rows, and the modules that have them::
 
     asked      who wants which range; rejects                         requests
-    blocks     which blocks have verified entries                     held
+    blocks     which blocks have verified entries                     steps
     pages      which blocks a log has, and its newest entry           places
     pieces     ranges cut to the blocks that exist; gaps              pieces, places
-    together   entries and pieces, block by block                     held, and a shuffle
+    together   entries and pieces, block by block                     steps, and a shuffle
     items      entries that are denoted, once each; gaps              items
     missing    numbers that are denoted and not held                  places
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
+from culm.spark.batches.pack import Pack, block_of
+from culm.spark.batches.records import Records
+from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given
-from culm.spark.runtime.columns import Row, combined
+from culm.spark.runtime.columns import Row, Tiny, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.select.held import Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
 from culm.spark.select.requests import Asked, Refused, check
-from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow
+from culm.spark.verification.merge import Outcome, OutcomeRow
+from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
+from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.spark.verification.verify import Verification, verified
+from culm.store.schema import from_sql, to_sql
 
 # Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
 # pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
@@ -51,6 +56,37 @@ class Wanted(NamedTuple):
     shares: int
 
 
+class WholeRow(NamedTuple):
+    """A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
+
+    author: bytes
+    log: int
+    block: int
+    shares: int
+    summary: bytes
+    packed: bytes
+    outcome: bytes
+
+
+class Together(NamedTuple):
+    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: an encoded ``Pack`` in ``numbers``.
+
+    A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    share: int
+    requester: str | None
+    wants: Tiny | None
+    least: int | None
+    limit: int | None
+    first: int | None
+    last: int | None
+    numbers: bytes | None
+
+
 class Selecting:
     """A selection on its way, on either engine. ``verification`` must keep the entries."""
 
@@ -78,6 +114,29 @@ class Selecting:
 
 def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
     return (Wanted(row.author, row.log, row.block, -(-row.pairs // _SHARE_PAIRS)) for row in rows)
+
+
+def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
+    """The blocks that have verified entries."""
+    for row in rows:
+        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        verified = segment.findings.seq[segment.verdict == 0]
+        if len(verified):
+            newest = int(verified[-1])
+            yield BlockRow(row.author, row.log, block_of(newest), to_sql(newest))
+
+
+def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
+    """The verified entries of each block: a copy for each share."""
+    for row in rows:
+        records = Records(Pack.decode(fetched(row.packed)))
+        summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
+        segment = JudgedSegment(row.author, from_sql(row.log), Findings.of(records), summary, outcome)
+        verified = records.is_entry.nonzero()[0][segment.verdict == 0]
+        if len(verified):
+            data = replace(records.pack, payload=records.payload()).take(verified).encode()
+            for share in range(row.shares):
+                yield Together(row.author, row.log, row.block, share, None, None, None, None, None, None, data)
 
 
 @dataclass(frozen=True, slots=True)

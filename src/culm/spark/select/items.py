@@ -169,19 +169,16 @@ class _Block:
         if len(lacking):
             yield self._gaps(pieces, piece[lacking], offset[lacking])
         piece, rows, wants = self._wanted(pieces, piece, rows, wants)
-        run, requesters = _runs(pieces.column("requester"))
-        shift = 1
-        if len(self._rows) and requesters[0].as_py() == self._waiting:
-            shift = 0
-        names_ = pa.array([self._waiting], pa.string()) if shift else requesters[:0]
-        names_ = pa.concat_arrays([names_, requesters])
-        who = np.concatenate((np.zeros(len(self._rows), np.int64), run[piece] + shift))
+        requesters = pieces.column("requester")
+        waiting = requesters[:1] if self._waiting is None else pa.array([self._waiting], pa.string())
+        named = pa.concat_arrays([waiting, requesters]).dictionary_encode()  # numbers in this order, as they are sorted
+        who = np.concatenate((np.zeros(len(self._rows), np.int64), np.asarray(named.indices)[1:][piece]))
         rows, wants = np.concatenate((self._rows, rows)), np.concatenate((self._wants, wants))
         who, rows, wants = _once(who, rows, wants, len(self._entries))
-        last = int(np.searchsorted(who, len(names_) - 1))
-        self._waiting, self._rows, self._wants = names_[-1].as_py(), rows[last:], wants[last:]
+        last = int(np.searchsorted(who, len(named.dictionary) - 1))
+        self._waiting, self._rows, self._wants = requesters[-1].as_py(), rows[last:], wants[last:]
         if last:
-            yield from self._items(names_, who[:last], rows[:last], wants[:last])
+            yield from self._items(named.dictionary, who[:last], rows[:last], wants[:last])
 
     def _gaps(self, pieces: pa.RecordBatch, piece: Offsets, offset: Offsets) -> Batch:
         """The pairs of a piece and a number that is not held, as runs of neighbours."""
@@ -262,15 +259,6 @@ def _pairs(pieces: pa.RecordBatch, count: Offsets, base: np.uint64) -> tuple[Off
         offset[of_list] = values & ((1 << OFFSET_BITS) - 1)
         wants[of_list] = values >> OFFSET_BITS
     return piece, offset, wants
-
-
-def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:
-    """For each value the number of its run of equal neighbours, and the values of the runs."""
-    changed = np.zeros(len(requesters), np.bool_)
-    changed[1:] = np.asarray(compute.not_equal(requesters[1:], requesters[:-1]))
-    run: Offsets = np.cumsum(changed, dtype=np.int64)
-    changed[0] = True
-    return run, requesters.take(pa.array(changed.nonzero()[0]))
 
 
 def _listed(numbers: pa.Array) -> npt.NDArray[np.int64]:

@@ -17,8 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import fingerprint
-from culm.spark.reconciliation.reconcile import Difference, Found, differences, differing, named, reconcile
-from culm.spark.reconciliation.tables import read_folder, table_folder, view_of
+from culm.spark.reconciliation.reconcile import (
+    Difference,
+    differing,
+    named,
+    read_folder,
+    reconcile,
+    table_folder,
+    view_of,
+)
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.runtime.output import read_batches, write_here
 from culm.spark.runtime.shell import Job, Result, job
@@ -26,7 +33,7 @@ from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import is_index
 
-Ask = Callable[[IndexStorage], Iterable[Found]]
+Ask = Callable[[IndexStorage], Iterable[Difference]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +87,7 @@ def run(
             run.say("looking for differences")
             found = differing(*indexes) if isinstance(b, str) else b(indexes[0])
             if spark is None:
-                write_here(differences(found), {Difference: target})
+                write_here(found, {Difference: target})
             else:
                 known = [*(side.table for side in sides), None][:2]
                 _write(spark, named(spark, found, *known, view=of_view.value), run.folder)

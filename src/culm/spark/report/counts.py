@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import HELD, STATES
@@ -18,8 +17,6 @@ from culm.spark.report.stretches import magnitude
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
-
-MOST_STAGES = 40  # of the verification in the page's table of costs; the summary is a file that could name any number
 
 
 def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numbers:
@@ -57,7 +54,6 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
         completeness=completeness(log_kinds),
         lengths=lengths(log_kinds),
         growth=growth(entry_kinds),
-        cost=cost(source.said),
         origin=origin(source.said),
         said=source.said,
         of_state=source.of_state,
@@ -161,21 +157,3 @@ def origin(said: Mapping[str, object]) -> list[tuple[str, str]]:
     told = [(name, said[key]) for key, name in _ORIGIN.items() if isinstance(said.get(key), str | int)]
     found = [(name, _SIGNATURES.get(str(value), str(value))) for name, value in told]
     return found or [("not recorded", "an earlier version of Culm made these results")]
-
-
-def cost(said: Mapping[str, object]) -> list[numbers.CostNumbers]:
-    """The stages in a verification's summary, at most ``MOST_STAGES``. What does not look like a stage is left out."""
-    stages = said.get("stages")
-    found = [stage for stage in stages if isinstance(stage, dict)] if isinstance(stages, list) else []
-    return [
-        numbers.CostNumbers(str(stage.get("name", "")), seconds(stage, "seconds"), seconds(stage, "cpu_seconds"))
-        for stage in found[:MOST_STAGES]
-    ]
-
-
-def seconds(said: Mapping[str, object], name: str) -> float | None:
-    """A number of seconds in a summary or stage; None if it is missing or not a finite number."""
-    value = said.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return None
-    return float(value)

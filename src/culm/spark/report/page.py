@@ -8,11 +8,12 @@ script.
 
 from __future__ import annotations
 
+from math import isfinite
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from culm.bamboo.decimal import size_text
 from culm.spark.report import charts
-from culm.spark.report.counts import seconds
 from culm.spark.report.numbers import Numbers
 from culm.spark.report.view import KINDS, author_name, bar, decimal, in_hex, picture, share, short, shown, span, views
 from culm.spark.verification.authentic import Signatures
@@ -36,8 +37,7 @@ def page(numbers: Numbers) -> str:
             in_all=_in_all(numbers),
             troubled=troubled,
             largest=largest,
-            taken=seconds(numbers.said, "seconds"),
-            cpu=seconds(numbers.said, "cpu_seconds"),
+            taken=_taken(numbers.said.get("seconds")),
         )
     )
 
@@ -81,3 +81,8 @@ def _in_all(numbers: Numbers) -> int:
     """How many entries the verification's summary counts, if its table has another number of them; else 0."""
     said = numbers.said.get("entries")
     return said if isinstance(said, int) and not numbers.of_state and said != numbers.totals.entries else 0
+
+
+def _taken(value: object) -> float | None:
+    """The seconds that a verification took; None if its summary tells no finite number."""
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None

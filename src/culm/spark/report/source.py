@@ -6,7 +6,7 @@ Both have verdicts, proofs of forks, and rejects, as tables of either engine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,22 +121,20 @@ class _Known(Source):
 
 def _stored(engine: Engine, folder: Path, table: type[R]) -> Table[R]:
     """The rows of a folder; ``CulmError`` if one of its files cannot be read or lacks a column."""
-    for path in sorted(folder.glob("*.parquet")):
-        try:
-            lacking = {*names(table)}.difference(parquet.read_schema(path).names)
-        except (pa.ArrowException, OSError) as error:
-            raise CulmError(f"{path}: not a Parquet file, or damaged; verify the inputs again") from error
-        if lacking:
+    for path, found in _files(folder):
+        if lacking := {*names(table)}.difference(found.schema.names):
             raise CulmError(f"{path}: a table without the column {min(lacking)!r}; verify the inputs again")
     return engine.stored(folder, table)
 
 
 def rows_in(folder: Path) -> int:
     """How many rows a folder of Parquet files has; only the ends of the files are read. ``CulmError`` if that fails."""
-    rows = 0
-    for file in folder.glob("*.parquet"):
+    return sum(found.num_rows for _, found in _files(folder))
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, parquet.FileMetaData]]:
+    for path in sorted(folder.glob("*.parquet")):
         try:
-            rows += parquet.read_metadata(file).num_rows
-        except (pa.ArrowException, OSError):
-            raise CulmError(f"{file}: not a Parquet file, or damaged; verify the inputs again") from None
-    return rows
+            yield path, parquet.read_metadata(path)
+        except (pa.ArrowException, OSError) as error:
+            raise CulmError(f"{path}: not a Parquet file, or damaged; verify the inputs again") from error

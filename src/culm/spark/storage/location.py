@@ -142,6 +142,12 @@ def located(places: Iterable[str | os.PathLike[str]], given: dict[str, str] | No
     return list(found)
 
 
+def target(place: str | os.PathLike[str]) -> Path | Location:
+    """Where results go: a path of this machine, or the location of a URI."""
+    (found,) = located([place])
+    return Path(found.uri) if found.is_local else found
+
+
 def _is_there(info: FileInfo) -> bool:
     return str(info.type.name) != "NotFound"
 

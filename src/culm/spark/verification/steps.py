@@ -17,12 +17,11 @@ from culm.spark.batches.records import Records, distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.spark.runtime.columns import Batch
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.findings import Findings
 from culm.spark.verification.gather import PackRow
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment import segment_of
 from culm.spark.verification.segment_summary import Summary, Vouched
-from culm.spark.verification.verdicts import JudgedSegment, Verdict
+from culm.spark.verification.verdicts import Findings, JudgedSegment, Verdict
 from culm.store.schema import from_sql, to_sql
 
 LOG = ("author", "log")

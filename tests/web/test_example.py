@@ -151,7 +151,7 @@ def test_a_proof(browser: webdriver.Chrome, site: str, tmp_path: Path) -> None:
     key = author_text(log.identity.public)
     assert answer(browser)[1:4] == [
         f"{key} signed entry 4 of log 0.",
-        "Signed entries on the way from entry 1 to entry 5 link it into one history: 3.",
+        "3 signed entries link it into one history, from entry 1 to entry 5.",
         f"Its payload is in the file: {len(payload)} bytes, which begin with: {payload.decode()}",
     ]
     assert "Who this author is" in answer(browser)[5]

@@ -16,9 +16,10 @@ function listed(lines) {
 }
 
 async function explained({ entries, entry, top, forkedAt, payload }, isAsked) {
+  const links = entries.length === 1 ? "1 signed entry links" : `${entries.length} signed entries link`;
   const proved = [
     `${base62(entry.author)} signed entry ${entry.seq} of log ${entry.logId}.`,
-    `Signed entries on the way from entry 1 to entry ${top.seq} link it into one history: ${entries.length}.`,
+    `${links} it into one history, from entry 1 to entry ${top.seq}.`,
   ];
   if (payload === undefined) {
     proved.push(`Its payload has ${entry.size} bytes and the BLAKE2b-512 hash ${hex(entry.payloadHash.subarray(2))}.`);

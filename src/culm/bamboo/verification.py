@@ -15,11 +15,10 @@ order. A link that does not fit is a fork (``culm.bamboo.forks``).
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import cache
 from math import ceil
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
@@ -28,6 +27,9 @@ from culm import native
 from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, Entry
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _CHUNK = 64  # Entries that a thread takes at a time: enough that checking them outweighs handing them over.
 # The same with the native core, whose batches cost less the larger they are, up to the second number. Halves of fewer
@@ -142,7 +144,9 @@ def check_ahead(
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _pool(threads: int) -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - commands without threads start sooner
+
     return ThreadPoolExecutor(threads, thread_name_prefix="culm-verify")
 
 

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
 from culm.cli.output import note, print_json
-from culm.errors import Place
+from culm.errors import ConfigError, Place
 from culm.node.sessions.stats import SessionStats
-from culm.wire.places import place_text
+from culm.wire.places import parse_place, place_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
     from culm.node.home import Home
+    from culm.node.names import Names
     from culm.node.sync import SyncSummary
 
 _WINDOW_SECONDS = 5.0  # Rates are averages over this time: shorter jumps about, longer shows a change too late.
@@ -207,11 +208,20 @@ def summed(summary: SyncSummary) -> dict[str, object]:
     return {**asdict(summary), "forked": forked, "seconds": round(summary.seconds, 3)}
 
 
+def _named(names: Names, line: str) -> str:
+    """A refusal with the name of the author, if it begins with an entry."""
+    place, colon, reason = line.partition(": ")
+    try:
+        return names.place(parse_place(place)) + colon + reason
+    except ConfigError:
+        return line
+
+
 def tell_wrong(home: Home, summary: SyncSummary) -> None:
     """Print what an exchange did not take, and the forks that it found."""
-    for line in summary.refused:
-        note(f"refused {line}")
     names = home.names()
+    for line in summary.refused:
+        note(f"refused {_named(names, line)}")
     forked = sorted(summary.forked.items())
     for log, seq in forked[:_SHOWN_FORKS]:
         note(

@@ -80,11 +80,11 @@ def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
     driver.quit()
 
 
-def accessible(driver: webdriver.Chrome) -> list[str]:
+def accessible(driver: webdriver.Chrome, within: str = "html") -> list[str]:
     """What axe-core finds on the page as it is shown: rules of WCAG and axe's own that it breaks, and where."""
     # By the debugger, so that the page's Content-Security-Policy does not refuse the script.
     driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text(encoding="utf-8")})
-    violations = driver.execute_script("return axe.run().then((result) => result.violations)")
+    violations = driver.execute_script("return axe.run(arguments[0]).then((result) => result.violations)", within)
     return [f"{one['id']}: {item['html'][:200]}" for one in violations for item in one["nodes"]]
 
 

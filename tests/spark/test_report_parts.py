@@ -17,8 +17,8 @@ from markupsafe import Markup
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
 from culm.spark.report import queries
-from culm.spark.report.counts import completeness, growth, lengths
 from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
+from culm.spark.report.job import completeness, growth, lengths
 from culm.spark.report.numbers import (
     CoverageNumbers,
     ForkNumbers,
@@ -27,9 +27,8 @@ from culm.spark.report.numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report.page import page
+from culm.spark.report.page import LogView, page, pieces, portions, share, short, shown
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
-from culm.spark.report.view import LogView, pieces, portions, share, short, shown
 from culm.spark.runtime import columns
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle

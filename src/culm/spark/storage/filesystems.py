@@ -158,12 +158,11 @@ def _of_fsspec(uri: str, scheme: str) -> tuple[FileSystem, str]:
         from fsspec import core, get_filesystem_class  # noqa: PLC0415 - an extra
 
         get_filesystem_class(scheme)
-    except ModuleNotFoundError as error:
-        if error.name != "fsspec":
-            raise ConfigError(f"{uri}: a package for {scheme}:// is missing: {error}") from None
-        raise ConfigError(f'{uri}: {scheme}:// needs fsspec: pip install "culm[remote]"') from None
-    except ImportError as error:  # fsspec knows the scheme, and says which package opens it
-        raise ConfigError(f"{uri}: a package for {scheme}:// is missing: {error}") from None
+    except ImportError as error:  # of fsspec itself, or of a package that it says opens the scheme
+        lacking = f"a package for {scheme}:// is missing: {error}"
+        if error.name == "fsspec":
+            lacking = f'{scheme}:// needs fsspec: pip install "culm[remote]"'
+        raise ConfigError(f"{uri}: {lacking}") from None
     except ValueError:
         known = ", ".join(sorted({"file", *_S3, *_ARROW}))
         raise ConfigError(

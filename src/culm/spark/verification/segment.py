@@ -46,7 +46,7 @@ def segment_of(
 ) -> tuple[Records, Summary]:
     """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
 
-    ``vouched``: entries that higher segments vouch for (``Vouched``), with ``HEADS`` only.
+    ``vouched``: entries that higher segments vouch for (``steps.vouched``), with ``HEADS`` only.
     """
     return _Judge(distinct(packs)).judged(signatures, vouched)
 

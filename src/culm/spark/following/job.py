@@ -45,7 +45,6 @@ from culm.spark.verification.verify import chosen, entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
 
-
 # Bytes of a state for each entry: its record, its findings, its place in the summaries.
 _ENTRY_BYTES = 450
 
@@ -66,7 +65,7 @@ def follow(
 
     ``entries`` is a streaming DataFrame as ``verify`` takes it. ``state`` is the folder of a state, made if it is not
     there; it also notes what was read (its ``checkpoint``), so that a query that died goes on where it was. ``output``
-    is a folder for the change feed (``changes.Change``, and the number of the ``batch``); or ``table`` is a table that
+    is a folder for the change feed (``delivery.Change``, and the number of the ``batch``); or ``table`` is a table that
     verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``.
     ``signatures`` is ``all`` or ``heads``. ``once`` ends the query when it has read what there is; otherwise it looks
     every ``interval`` seconds. ``progress`` is called with a line for each batch.

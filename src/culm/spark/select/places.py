@@ -25,14 +25,16 @@ from culm.spark.runtime.columns import Batch, Row, Tiny, Unsigned, schema
 from culm.store.schema import from_sql, to_sql
 
 OFFSET_BITS = 13  # of a u16 in ``numbers`` for the offset in the block; the 3 bits above it say what is wanted
-REASONS = ("not held", "beyond the newest entry")
-"""Why there is a gap, by ``NOT_HELD`` and ``BEYOND``: a closed range may name numbers above the newest entry."""
-NOT_HELD, BEYOND = range(len(REASONS))
 
+REASONS = ("not held", "beyond the newest entry")
+NOT_HELD, BEYOND = range(len(REASONS))
+"""Why there is a gap, and the words for it: a closed range may name numbers above the newest entry."""
 
 # Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
-# pages leave more of a long log to a second step; larger ones make the rows of requests larger if a log has many gaps.
+# pages make more rows of a request for a long log; larger ones make these rows larger if a log has many gaps.
 PAGE_BITS = 10
+
+_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
 
 
 class BlockRow(NamedTuple):
@@ -123,9 +125,6 @@ class Missing(NamedTuple):
     last: Unsigned
     entries: Unsigned
     reason: str
-
-
-_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
 
 
 def numbers_of(column: pa.Array) -> Numbers:

@@ -113,7 +113,7 @@ class _Known(Source):
         return self._state.judged(engine).map(partial(pronounced, everything=True), Verdict)
 
     def forks(self, engine: Engine) -> Table[Fork]:
-        return forks(*self._state.forked(engine))
+        return forks(*self._state.forked(engine)).kept()
 
     def rejects(self, engine: Engine) -> Table[Reject]:
         return engine.load([], Reject, "offset")

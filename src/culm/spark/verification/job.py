@@ -28,7 +28,7 @@ from pathlib import Path
 from culm.spark.reading.inputs import plan
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.runtime.shell import Result, is_small, job, size_of
-from culm.spark.verification.forks import Fork, forks
+from culm.spark.verification.forks import forks
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
@@ -145,7 +145,7 @@ def run(
             counts["rejects"] = rejects.count() + (known.totals.get("rejects", 0) if known else 0)
             if with_forks:
                 run.say("writing the proofs of forks")
-                forks(*verification.forked(), at={Fork: run.folder / "forks"})
+                forks(*verification.forked()).kept(run.folder / "forks")
             if target is not None and isinstance(engine, OnSpark):
                 run.say(f"writing the table {target.table}")
                 target.put(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)

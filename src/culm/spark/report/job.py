@@ -83,9 +83,8 @@ def run(
         if not source.of_state and (other := other_version(source.said)) is not None:
             run.say(other)
         (run.folder / "numbers").mkdir()
-        entries = source.entries()
-        with run.engine(master, small=entries + source.rejected() <= SMALL_ENTRIES) as engine:
-            run.say(f"reading {entries:,} verdicts")
+        with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
+            run.say(f"reading {source.entries:,} verdicts")
             found = counted(source, engine, run, logs)
         write_small(found, run.folder / "numbers")
         text = page(found).encode("utf-8", "xmlcharrefreplace")
@@ -112,7 +111,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     return numbers.Numbers(
         name=source.folder.name,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected()),
+        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected),
         troubled=troubled,
         largest=largest,
         coverage=shown,

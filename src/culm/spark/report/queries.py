@@ -60,9 +60,8 @@ class Queries:
 
     def __init__(self, source: Source, engine: Engine, place: Path) -> None:
         self._place = place
-        self._proved = source.forks(engine)
-        self._rejects = source.rejects(engine)
-        self._stretches = _mapped(source.verdicts(engine), stretches, Stretch).kept()
+        verdicts, self._proved, self._rejects = source.tables(engine)
+        self._stretches = _mapped(verdicts, stretches, Stretch).kept()
         found = self._stretches
         if self._proved is not None:
             found = found.union(_mapped(self._proved, proofs, Stretch))

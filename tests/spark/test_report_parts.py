@@ -47,7 +47,7 @@ def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
 def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
-    found = coverage({(row["author"], row["log_id"]) for row in rows})(stretches(table))
+    found = coverage(stretches(table), {(row["author"], row["log_id"]) for row in rows})
     return list(columns.rows(CoverageNumbers, found.to_batches()))
 
 

@@ -82,8 +82,7 @@ class Forks(Result):
 
     def as_dict(self) -> dict[str, Any]:
         """The counts by name, and ``first`` as dictionaries."""
-        counts = {name: getattr(self, name) for name in ("entries", "logs", "forks", "unproved", "rejects", "seconds")}
-        return {**counts, "first": [fork.as_dict() for fork in self.first]}
+        return {**Result.as_dict(self), "first": [fork.as_dict() for fork in self.first]}
 
 
 def run_forks(

@@ -89,8 +89,8 @@ TESTED_IN = {
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
     " spark.batches.records",
     "spark/test_report": "spark.report.job spark.report.queries spark.report.source",
-    "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.coverage spark.report.numbers"
-    " spark.report.page spark.report.stretches spark.report.view",
+    "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
+    " spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",

@@ -30,7 +30,7 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_items, select_pieces, select_places)
+MODULES = (pack, select_items, select_pieces)
 """Those that hold the size of a block."""
 
 PAGED = (select_places, select_pieces)

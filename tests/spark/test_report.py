@@ -29,7 +29,7 @@ from culm.spark.report.numbers import (
     AuthorNumbers,
     LogNumbers,
 )
-from culm.spark.report.view import short, shown
+from culm.spark.report.page import short, shown
 from culm.spark.runtime import columns, shell
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.verdicts import Verdict

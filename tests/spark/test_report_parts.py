@@ -17,8 +17,8 @@ from markupsafe import Markup
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
 from culm.spark.report import queries
-from culm.spark.report.counts import completeness, growth, lengths
 from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
+from culm.spark.report.job import completeness, growth, lengths
 from culm.spark.report.numbers import (
     CoverageNumbers,
     ForkNumbers,
@@ -27,9 +27,8 @@ from culm.spark.report.numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report.page import page
+from culm.spark.report.page import LogView, page, pieces, portions, share, short, shown
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
-from culm.spark.report.view import LogView, pieces, portions, share, short, shown
 from culm.spark.runtime import columns
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
@@ -48,7 +47,7 @@ def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
 def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
-    found = coverage({(row["author"], row["log_id"]) for row in rows})(stretches(table))
+    found = coverage(stretches(table), {(row["author"], row["log_id"]) for row in rows})
     return list(columns.rows(CoverageNumbers, found.to_batches()))
 
 

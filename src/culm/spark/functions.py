@@ -23,11 +23,12 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
-from culm.bamboo import MAX_U64, Entry, lipmaa
+from culm.bamboo import MAX_U64, lipmaa
 from culm.bamboo.entry import AUTHOR_BYTES
-from culm.bamboo.verification import is_signed
-from culm.errors import ConfigError, InvalidEntry
+from culm.errors import ConfigError
 from culm.ranges import Range, read_range
+from culm.spark.batches.arrays import fields_of
+from culm.spark.batches.checks import signed
 from culm.spark.runtime.columns import UNSIGNED, arrow
 from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text
@@ -59,15 +60,10 @@ def _made(name: str) -> Any:  # noqa: ANN401 - Spark's types know functions of o
 
 
 def _is_signed(encoded: pa.Array) -> pa.Array:
-    return pa.array([_signed(one) for one in encoded.to_pylist()], pa.bool_())
-
-
-def _signed(encoded: bytes | None) -> bool | None:
-    try:
-        entry = Entry.decode(encoded or b"")
-    except InvalidEntry:
-        return None
-    return is_signed(entry.encoded, entry.author)
+    fields = fields_of(encoded)
+    found = fields.good.copy()
+    found[fields.good] = signed(fields.data, fields.start[fields.good], fields.end[fields.good])
+    return pa.array(found, mask=~fields.good)
 
 
 def _lipmaa(numbers: pa.Array) -> pa.Array:

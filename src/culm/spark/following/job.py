@@ -29,7 +29,7 @@ from culm.spark.following.delivery import (
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
-from culm.spark.runtime.here import Here, HereTable, rows_of
+from culm.spark.runtime.here import Here, HereTable
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.running import one_line_failures, running, silent
@@ -40,11 +40,10 @@ from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.job import Summary
 from culm.spark.verification.state import CHECKPOINT, State, held
-from culm.spark.verification.steps import COUNTED
-from culm.spark.verification.verify import chosen, entries_of
+from culm.spark.verification.steps import BLOCK, COUNTED
+from culm.spark.verification.verify import chosen, entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
-
 
 # Bytes of a state for each entry: its record, its findings, its place in the summaries.
 _ENTRY_BYTES = 450
@@ -66,7 +65,7 @@ def follow(
 
     ``entries`` is a streaming DataFrame as ``verify`` takes it. ``state`` is the folder of a state, made if it is not
     there; it also notes what was read (its ``checkpoint``), so that a query that died goes on where it was. ``output``
-    is a folder for the change feed (``changes.Change``, and the number of the ``batch``); or ``table`` is a table that
+    is a folder for the change feed (``delivery.Change``, and the number of the ``batch``); or ``table`` is a table that
     verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``.
     ``signatures`` is ``all`` or ``heads``. ``once`` ends the query when it has read what there is; otherwise it looks
     every ``interval`` seconds. ``progress`` is called with a line for each batch.
@@ -161,12 +160,8 @@ class Following:
         if size > SMALL_BYTES:
             return spark, packs
         here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
-        touched = {(row.author, row.log, row.block) for row in rows_of(here)}
-        known = state.index(Here(), here).batches("author", "log", "block", "entries")
-        for batch in known:
-            keys = zip(*(batch.column(name).to_pylist() for name in ("author", "log", "block")), strict=True)
-            counts = zip(keys, batch.column("entries").to_pylist(), strict=True)
-            size += sum(_ENTRY_BYTES * (count or 0) for key, count in counts if key in touched)
+        touched = state.index(Here(), here).among(here, BLOCK)
+        size += _ENTRY_BYTES * sums(touched, ("entries",))["entries"]
         return (Here(), here) if size <= SMALL_BYTES else (spark, packs)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:

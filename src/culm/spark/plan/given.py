@@ -36,7 +36,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
     SIZES: {**_LOG, "metadata_bytes": _NUMBER, "payload_bytes": _NUMBER},
     REQUESTS: {"requester": _TEXT, **_LOG, "ranges|range": _BYTES},
 }
-"""The columns of each table, with the types that they may have."""
+"""The columns of each table, with the types that they may have, as patterns. ``ranges|range``: either will do."""
 
 
 class Given(NamedTuple):
@@ -116,7 +116,7 @@ def given(table: DataFrame, name: str) -> DataFrame:
             raise ConfigError(
                 f"the column {column!r} of the table {name!r} cannot be of the type {kinds[column].upper()}"
             )
-        is_text = accepted is _BYTES and kinds[column] == "string"
+        is_text = accepted == _BYTES and kinds[column] == "string"
         forms[f"{names.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
     return fitted(table, types(Given), **forms).withColumn("given", functions.lit(name))
 

@@ -22,7 +22,6 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
@@ -124,9 +123,7 @@ def plan(
     tables = SparkTable(engine, Given, reduce(DataFrame.unionByName, read))
     checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
     order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
-    # Kept in this order, as both passes use it, on the executors' disks.
-    kept = frame_of(checked.spread(("bucket",), order, buckets)).persist(StorageLevel.DISK_ONLY)
-    grouped = SparkTable(engine, Checked, kept)
+    grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
     default = capacity if has_capacities else 1
     serving = None if default else {name for name, term in terms.items() if term.capacity}
     settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))

@@ -10,6 +10,7 @@ import pyarrow as pa
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import ConfigError, Place
 from culm.spark.batches.payload import HELD, PayloadFrame, judged
+from culm.spark.runtime.columns import schema
 from culm.spark.storage import Location
 
 
@@ -73,37 +74,22 @@ class Payload:
         return PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
 
 
-# The columns of a table that are read, and what each has to hold. A table made by somebody else may hold anything.
-_COLUMNS = {
-    "source": "text",
-    "offset": "whole numbers",
-    "encoded": "bytes",
-    "payload_state": "text",
-    "payload_frame": "bytes",
-    "reason": "text",
-}
+# What a column of a table must hold that is read as one of these types. Tables of other people may hold anything.
 _TEXT = {"string", "large_string", "string_view"}
-_ARROW_TYPES = {
-    "text": _TEXT,
-    "bytes": {"binary", "large_binary", "binary_view", "fixed_size_binary", *_TEXT},
-    "whole numbers": {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"},  # what fits into a BIGINT
+_HOLDS = {
+    "string": ("text", _TEXT),
+    "binary": ("bytes", {"binary", "large_binary", "binary_view", "fixed_size_binary", *_TEXT}),
+    "int64": ("whole numbers", {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}),
 }
 
 
-def check_columns(location: Location, schema: pa.Schema) -> None:
+def check_columns(location: Location, found: pa.Schema) -> None:
     """Raise ``ConfigError`` if a table has no column ``encoded``, or one that holds something else than it has to."""
-    if "encoded" not in schema.names:
+    if "encoded" not in found.names:
         raise ConfigError(f"{location}: a table of entries needs a binary column 'encoded'")
-    for name in _COLUMNS.keys() & set(schema.names):
-        if not _holds(schema.field(name).type, _COLUMNS[name]):
-            raise ConfigError(
-                f"{location}: the column '{name}' holds {schema.field(name).type}; in a table of entries it holds"
-                f" {_COLUMNS[name]}"
-            )
-
-
-def _holds(found: pa.DataType, expected: str) -> bool:
-    """Whether each value of an Arrow type can be read as what is expected."""
-    # Columns of few different values are written as dictionaries, by pandas for instance.
-    kind = str(getattr(found, "value_type", found)) if str(found).startswith("dictionary") else str(found)
-    return kind == "null" or kind.partition("[")[0] in _ARROW_TYPES[expected]
+    for name in {*found.names}.intersection(EntryRow._fields):
+        kind, (what, accepted) = found.field(name).type, _HOLDS[str(schema(EntryRow).field(name).type)]
+        # Columns of few different values are written as dictionaries, by pandas for instance.
+        of_values = str(kind.value_type if pa.types.is_dictionary(kind) else kind).partition("[")[0]
+        if of_values not in {"null", *accepted}:
+            raise ConfigError(f"{location}: the column '{name}' holds {kind}; in a table of entries it holds {what}")

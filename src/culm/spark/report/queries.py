@@ -7,6 +7,7 @@ this process is bounded: some rows of the large tables, and counts by a few hund
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,9 +61,8 @@ class Queries:
 
     def __init__(self, source: Source, engine: Engine, place: Path) -> None:
         self._place = place
-        self._proved = source.forks(engine)
-        self._rejects = source.rejects(engine)
-        self._stretches = _mapped(source.verdicts(engine), stretches, Stretch).kept()
+        verdicts, self._proved, self._rejects = source.tables(engine)
+        self._stretches = _mapped(verdicts, stretches, Stretch).kept()
         found = self._stretches
         if self._proved is not None:
             found = found.union(_mapped(self._proved, proofs, Stretch))
@@ -116,8 +116,8 @@ class Queries:
 
     def coverage(self, wanted: set[Log]) -> list[CoverageNumbers]:
         """The cells of the strips of some logs."""
-        found = _mapped(self._stretches, within(wanted), Stretch)
-        cells = _by_logs(found, coverage(wanted), CoverageNumbers)
+        found = _mapped(self._stretches, partial(within, wanted=wanted), Stretch)
+        cells = _by_logs(found, partial(coverage, wanted=wanted), CoverageNumbers)
         return cells.first(CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first")
 
 

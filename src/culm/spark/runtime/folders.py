@@ -106,6 +106,7 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
             with said(output.uri, "be written"):
                 _publish(made, *output.filesystem(), output)
         return
+    output = output.absolute()
     aside = output.with_name(f".{output.name}.old")
     if aside.exists():
         if output.exists():

@@ -82,7 +82,7 @@ def job(
     started, places = time.monotonic(), list(reads)
     check_output(output, overwrite=overwrite, reads=places)
     made = Provenance.of(command, places, mode or {})
-    with whole_folder(output.absolute()) as folder, stating(made):
+    with whole_folder(output) as folder, stating(made):
         yield Job(folder, progress or silent, started, made)
 
 

@@ -81,7 +81,7 @@ _KEY = ("author", "log", "block", "share")
 # More at once would take more memory of the worker; far fewer would lose the speed of whole columns.
 _PAIRS = 1 << 16
 
-_NONE = bytes([0, 0, 0, 0, 1])  # an encoded ``Pack`` without entries, of which all is known
+_NONE = bytes([0, 0, 0, 0, 1])  # an encoded ``Pack`` that has no entries, and digests for all of them
 
 
 def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch | ItemCounts]:

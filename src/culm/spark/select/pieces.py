@@ -26,11 +26,12 @@ from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, combined
 from culm.spark.select.places import (
     BEYOND,
+    NOT_HELD,
     OFFSET_BITS,
     PAGE_BITS,
+    Gap,
     PageRow,
     Piece,
-    Places,
     batch_of,
     numbers_of,
     runs_of,
@@ -40,6 +41,8 @@ from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPA
 
 Request = combined("Request", __name__, Asked, PageRow)
 """A range with a page of its log; without one (``page`` is null) if the log has no verified entries."""
+
+_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
 
 _SPINE = np.array(SPINE[:42], np.uint64)  # the numbers of the spine that fit into 64 bits
 
@@ -68,7 +71,8 @@ class _Cut:
             for row, data in enumerate(batch.column("forbidden").to_pylist())
             if data is not None
         }
-        self._places = Places()
+        self._runs: list[tuple[int, int, int, int, int, int]] = []  # row, span, wants, blocks that exist
+        self._gaps: list[tuple[int, int, int, int]] = []  # row, span, reason
 
     def _has(self, bits: int) -> Flags:
         found: Flags = (self._kind & bits) != 0
@@ -78,7 +82,11 @@ class _Cut:
         found = [self._paths(), *self._certificates()]
         yield from self._of_numbers(*(np.concatenate(column) for column in zip(*found, strict=True)))
         self._place_dense()
-        yield from self._places.batches(self._batch)
+        if self._runs:
+            yield from self._of_blocks()
+        if self._gaps:
+            row, first, last, reason = zip(*self._gaps, strict=True)
+            yield batch_of(Gap, self._batch, np.array(row), first=u64(first), last=u64(last), reason=reason)
 
     # -- numbers
 
@@ -91,7 +99,7 @@ class _Cut:
         if beyond.any():
             for at in np.unique(row[beyond]).tolist():
                 for first, last in Runs((number, number) for number in sorted(seq[beyond & (row == at)].tolist())):
-                    self._places.gap(at, first, last, BEYOND)
+                    self._gap(at, first, last, BEYOND)
             row, seq = row[~beyond], seq[~beyond]
         wants = self._kind[row] & (METADATA | PAYLOAD)
         for at, forbidden in self._forbidden.items():
@@ -154,12 +162,12 @@ class _Cut:
                 continue
             newest, last = int(self._newest[row]), int(self._last[row])
             if self._first[row] and not self._open[row]:
-                self._places.gap(row, max(int(self._start[row]), newest + 1), last, BEYOND)
+                self._gap(row, max(int(self._start[row]), newest + 1), last, BEYOND)
             if self._reached[row]:
                 # A page is also responsible for the pages behind it that do not exist, so that gaps are told once.
                 base, top = page << PAGE_BITS, ((after or page + 1) << PAGE_BITS) - 1
                 for first, end, wants in self._spans(row, min(last, newest)):
-                    self._places.put((row, first, end, wants), runs_of(blocks), base, top)
+                    self._put((row, first, end, wants), runs_of(blocks), base, top)
 
     def _spans(self, row: int, last: int) -> Iterator[tuple[int, int, int]]:
         """The spans of a dense range: first, last, what is wanted. Spans of payloads leave out forbidden numbers."""
@@ -176,6 +184,52 @@ class _Cut:
             first = number + 1
         if first <= last:
             yield first, last, PAYLOAD
+
+    def _put(self, span: tuple[int, int, int, int], runs: Runs, base: int, top: int) -> None:
+        """Place the part of a span that lies in the blocks ``base`` to ``top``.
+
+        ``runs`` are the blocks that exist, counted from ``base``; the others become gaps.
+        """
+        row, first, last, wants = span
+        low, high = max(first >> BLOCK_BITS, base), min(last >> BLOCK_BITS, top)
+        if low > high:
+            return
+        for begin, end in runs:
+            if (at := max(low, base + begin)) <= (to := min(high, base + end)):
+                self._runs.append((row, first, last, wants, at, to))
+        for begin, end in runs.outside(low - base, high - base):
+            behind = base + end + 1 << BLOCK_BITS
+            self._gap(row, max(first, base + begin << BLOCK_BITS), min(last, behind - 1), NOT_HELD)
+
+    def _gap(self, row: int, first: int, last: int, reason: int) -> None:
+        """Note a gap; none if ``first`` is above ``last``."""
+        if first <= last:
+            self._gaps.append((row, first, last, reason))
+
+    def _of_blocks(self) -> Iterator[Batch]:
+        row, first, last, wants, low, high = (u64(column) for column in zip(*self._runs, strict=True))
+        count = (high - low + np.uint64(1)).astype(np.int64)
+        part = np.cumsum(count) // _ROWS
+        for at in range(int(part[0]), int(part[-1]) + 1):
+            of_part = slice(int(np.searchsorted(part, at)), int(np.searchsorted(part, at, "right")))
+            counts = count[of_part]
+            if not len(counts):
+                continue
+            run = np.repeat(np.arange(of_part.start, of_part.stop), counts)
+            block = low[run] + (np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
+            base = block << np.uint64(BLOCK_BITS)
+            low_end = np.maximum(first[run], base)
+            high_end = np.minimum(last[run], base + np.uint64((1 << BLOCK_BITS) - 1))
+            yield batch_of(
+                Piece,
+                self._batch,
+                row[run].astype(np.int64),
+                first=low_end,
+                last=high_end,
+                pairs=(high_end - low_end + np.uint64(1)).astype(np.int64),
+                wants=wants[run].astype(np.int8),
+                block=block.astype(np.int64),
+            )
 
 
 def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers]:

@@ -1,4 +1,4 @@
-"""Where spans of numbers lie: in blocks that exist, or in gaps between them, which cost two ends however long.
+"""Where ranges lie: pages of the blocks that exist, pieces of ranges in them, and gaps, which cost only their two ends.
 
 A range is cut to the blocks that exist, so the code that cuts it needs a directory of them. The directory of a log with
 2^64 numbers would be too large to send along with each request for the log. So it is divided into *pages*, of 2^10
@@ -20,18 +20,17 @@ import pyarrow as pa
 from culm.ranges.runs import Runs
 from culm.spark.batches.arrays import signed, unsigned
 from culm.spark.batches.fields import Numbers, Offsets
-from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Row, Tiny, Unsigned, schema
 from culm.store.schema import from_sql, to_sql
 
 OFFSET_BITS = 13  # of a u16 in ``numbers`` for the offset in the block; the 3 bits above it say what is wanted
-REASONS = ("not held", "beyond the newest entry")
-"""Why there is a gap, by ``NOT_HELD`` and ``BEYOND``: a closed range may name numbers above the newest entry."""
-NOT_HELD, BEYOND = range(len(REASONS))
 
+REASONS = ("not held", "beyond the newest entry")
+NOT_HELD, BEYOND = range(len(REASONS))
+"""Why there is a gap, and the words for it: a closed range may name numbers above the newest entry."""
 
 # Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
-# pages leave more of a long log to a second step; larger ones make the rows of requests larger if a log has many gaps.
+# pages make more rows of a request for a long log; larger ones make these rows larger if a log has many gaps.
 PAGE_BITS = 10
 
 
@@ -125,77 +124,9 @@ class Missing(NamedTuple):
     reason: str
 
 
-_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
-
-
 def numbers_of(column: pa.Array) -> Numbers:
     """The unsigned numbers of a column of signed longs (``to_sql``); null becomes 0."""
     return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
-
-
-class Places:
-    """Collects where the spans of one batch lie, and makes rows of them.
-
-    A span is a tuple: the row of the batch it belongs to, its first and last number, and what is wanted.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[int, int, int, int, int, int]] = []  # row, span, wants, blocks
-        self._gaps: list[tuple[int, int, int, int]] = []
-
-    def put(self, span: tuple[int, int, int, int], runs: Runs, base: int, top: int) -> None:
-        """Place the part of a span that lies in the blocks ``base`` to ``top``.
-
-        ``runs`` are the blocks that exist, counted from ``base``; the others become gaps.
-        """
-        row, first, last, wants = span
-        low, high = max(first >> BLOCK_BITS, base), min(last >> BLOCK_BITS, top)
-        if low > high:
-            return
-        for begin, end in runs:
-            if (at := max(low, base + begin)) <= (to := min(high, base + end)):
-                self._runs.append((row, first, last, wants, at, to))
-        for begin, end in runs.outside(low - base, high - base):
-            behind = base + end + 1 << BLOCK_BITS
-            self.gap(row, max(first, base + begin << BLOCK_BITS), min(last, behind - 1), NOT_HELD)
-
-    def gap(self, row: int, first: int, last: int, reason: int) -> None:
-        """Note a gap; none if ``first`` is above ``last``."""
-        if first <= last:
-            self._gaps.append((row, first, last, reason))
-
-    def batches(self, source: pa.RecordBatch) -> Iterator[Batch]:
-        """All that was noted. Author, log, requester and sizes come from the rows of ``source``."""
-        if self._runs:
-            yield from self._of_blocks(source)
-        if self._gaps:
-            row, first, last, reason = zip(*self._gaps, strict=True)
-            yield batch_of(Gap, source, np.array(row), first=u64(first), last=u64(last), reason=reason)
-
-    def _of_blocks(self, source: pa.RecordBatch) -> Iterator[Batch]:
-        row, first, last, wants, low, high = (u64(column) for column in zip(*self._runs, strict=True))
-        count = (high - low + np.uint64(1)).astype(np.int64)
-        part = np.cumsum(count) // _ROWS
-        for at in range(int(part[0]), int(part[-1]) + 1):
-            of_part = slice(int(np.searchsorted(part, at)), int(np.searchsorted(part, at, "right")))
-            counts = count[of_part]
-            if not len(counts):
-                continue
-            run = np.repeat(np.arange(of_part.start, of_part.stop), counts)
-            block = low[run] + (np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
-            base = block << np.uint64(BLOCK_BITS)
-            low_end = np.maximum(first[run], base)
-            high_end = np.minimum(last[run], base + np.uint64((1 << BLOCK_BITS) - 1))
-            yield batch_of(
-                Piece,
-                source,
-                row[run].astype(np.int64),
-                first=low_end,
-                last=high_end,
-                pairs=(high_end - low_end + np.uint64(1)).astype(np.int64),
-                wants=wants[run].astype(np.int8),
-                block=block.astype(np.int64),
-            )
 
 
 def u64(numbers: Sequence[int]) -> Numbers:

@@ -78,13 +78,13 @@ class Together(NamedTuple):
     log: int
     block: int
     share: int
-    requester: str | None
-    wants: Tiny | None
-    least: int | None
-    limit: int | None
-    first: int | None
-    last: int | None
-    numbers: bytes | None
+    requester: str | None = None
+    wants: Tiny | None = None
+    least: int | None = None
+    limit: int | None = None
+    first: int | None = None
+    last: int | None = None
+    numbers: bytes | None = None
 
 
 class Selecting:
@@ -136,7 +136,7 @@ def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
         if len(verified):
             data = replace(records.pack, payload=records.payload()).take(verified).encode()
             for share in range(row.shares):
-                yield Together(row.author, row.log, row.block, share, None, None, None, None, None, None, data)
+                yield Together(row.author, row.log, row.block, share, numbers=data)
 
 
 @dataclass(frozen=True, slots=True)

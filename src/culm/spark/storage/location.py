@@ -54,10 +54,6 @@ class Location:
         """What lies in this folder under a name."""
         return Location(f"{self.uri.rstrip('/')}/{name}", self.settings)
 
-    def absolute(self) -> Location:
-        """Itself: locations are absolute."""
-        return self
-
     @property
     def name(self) -> str:
         """The last part."""

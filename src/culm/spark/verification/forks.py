@@ -11,10 +11,9 @@ bytes, becomes the proof: the same entries give the same proof, however the inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from culm.bamboo import Entry, ForkProof
 from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
-from culm.spark.runtime.columns import Row, Unsigned
-from culm.spark.runtime.engine import NOWHERE, Table
+from culm.spark.runtime.columns import Unsigned
+from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import LOG, SEGMENT, judged
 from culm.store.schema import from_sql, to_sql
@@ -77,15 +76,10 @@ class Witness(NamedTuple):
     run_to: int | None
 
 
-def forks(segments: Table[Any], outcomes: Table[OutcomeRow], at: Mapping[type[Row], Path] = NOWHERE) -> Table[Fork]:
-    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``).
-
-    ``at``: where the table is to stay (``runtime.engine.Table.keep``).
-    """
+def forks(segments: Table[Any], outcomes: Table[OutcomeRow]) -> Table[Fork]:
+    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
     forked = segments.join(outcomes.where("forked_at"), SEGMENT, ForkedRow)
-    told = forked.map(witnesses, Witness).spread(LOG, ("seq", "record"))
-    found: Sequence[Table[Fork]] = told.keep(proofs, Fork, at=at)
-    return found[0]
+    return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
 
 
 def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:

@@ -107,9 +107,8 @@ class Increment(Verification):
         (settled,) = every.keep(step, SegmentRow, at=at)
         return settled
 
-    def settle(self) -> None:
-        """Find the outcomes of all segments of the touched logs; segments that stay take part with their summaries."""
-        self.outcomes = self._merged(self.segments.select(SummaryRow).union(self._stay.select(SummaryRow)))
+    def _summaries(self) -> Table[SummaryRow]:
+        return super()._summaries().union(self._stay.select(SummaryRow))
 
     def judged(self) -> Table[JudgedRow]:
         """The segments that are new, and those that stay but have another outcome than before."""

@@ -26,12 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from culm.spark.reading.inputs import plan
-from culm.spark.runtime.output import place_of
-from culm.spark.runtime.shell import SETTINGS, Result, is_small, job, size_of
-from culm.spark.verification.forks import Fork, forks
+from culm.spark.runtime.onspark import OnSpark, frame_of
+from culm.spark.runtime.shell import Result, is_small, job, size_of
+from culm.spark.verification.forks import forks
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
+from culm.spark.verification.verdicts import Verdict
 from culm.spark.verification.verify import Verification, chosen
 
 _LINES = (
@@ -129,12 +130,10 @@ def run(
         if state is not None:
             stack.enter_context(held(state.absolute()))
             known = State.open(state.absolute(), ways)
-        spark = None
-        if target is not None:
-            spark = stack.enter_context(run.spark(master or "local[*]", SETTINGS))
-            target.check(spark, known)
-        with run.engine(master, small=is_small(splits)) as engine:
-            size = size_of(splits)
+        size, small = size_of(splits), target is None and is_small(splits)
+        with run.engine(master, small=small) as engine:
+            if target is not None and isinstance(engine, OnSpark):
+                target.check(engine.spark, known)
             verification = (
                 Verification(engine, ways, keep=with_forks, size=size)
                 if known is None
@@ -146,11 +145,10 @@ def run(
             counts["rejects"] = rejects.count() + (known.totals.get("rejects", 0) if known else 0)
             if with_forks:
                 run.say("writing the proofs of forks")
-                forks(*verification.forked(), at={Fork: run.folder / "forks"})
-        if target is not None and spark is not None:
-            run.say(f"writing the table {target.table}")
-            verdicts = spark.read.parquet(place_of(run.folder / "verdicts"))
-            target.put(verdicts, known)
+                forks(*verification.forked()).kept(run.folder / "forks")
+            if target is not None and isinstance(engine, OnSpark):
+                run.say(f"writing the table {target.table}")
+                target.put(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
         summary = run.done(Summary.of(counts, signatures))
     if known is not None:
         known.commit(counts)

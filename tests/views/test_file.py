@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cbor2
 import pytest
@@ -149,6 +149,38 @@ def test_the_end_of_a_log_costs_one_entry(tmp_path: Path, store: SQLiteStore) ->
         store.add(log.items()[-1:])
         changes = view.update()
         assert (changes.applied, changes.repeated, changes.rebuilt) == (1, 0, False)
+
+
+def test_a_new_entry_is_no_look_at_everything(
+    tmp_path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an entry costs that takes little back does not grow with the number of entries that are known."""
+    connect, made = sqlite3.connect, list[sqlite3.Connection]()
+
+    def noting(*call: Any, **named: Any) -> sqlite3.Connection:
+        made.append(connect(*call, **named))
+        return made[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noting)
+    logs, steps = [log_of(number) for number in (1, 2)], [0]
+    costs = []
+    with ViewFile(tmp_path / "view.db", THREAD, store) as view:
+        rows = made[-1]
+        for _ in range(4):
+            for number in range(300):
+                for log in logs:
+                    log.append(payload(f"line {number}"))
+            for log in logs:
+                store.add(log.items()[-300:])
+            view.update()
+            logs[0].append(payload("late", [logs[1].entries[-2]]))
+            store.add(logs[0].items()[-1:])
+            steps[0] = 0
+            rows.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 1)  # Steps of SQLite's own machine.
+            assert view.update().repeated <= 2
+            rows.set_progress_handler(None, 1)
+            costs.append(steps[0])
+    assert max(costs) < 1.1 * min(costs)
 
 
 def test_undoing_farther_than_is_kept(tmp_path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:

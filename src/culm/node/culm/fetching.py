@@ -195,7 +195,8 @@ class Fetching:
                     if latest is None or wish.in_any_case:
                         self._want(log, wish if latest is None else latest._replace(in_any_case=True))
             wanted = list(self._wanted.items())  # A copy, because offers come in while a thread looks at them.
-            chosen, useless = await self._share.run(self._choose, wanted)
+            # With nothing wanted, as after most looks, a turn on a thread would find nothing.
+            chosen, useless = await self._share.run(self._choose, wanted) if wanted else ({}, [])
             for log, wish in useless:
                 if self._wanted.get(log) is wish:  # Otherwise a newer offer has come meanwhile.
                     self._want_no_more(log)

@@ -227,7 +227,7 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
         yield _note(
             "forks",
             f"{counted(len(forked), 'log')} of other authors forked",
-            "culm logs shows which, culm show AUTHOR/LOG the proof",
+            "culm logs shows which log, and culm show AUTHOR/LOG shows the proof",
         )
 
 

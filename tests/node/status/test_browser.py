@@ -397,19 +397,28 @@ def test_nothing_moves_while_the_page_fills_itself(node: Running, browser: Brows
 
 
 def test_nothing_moves_when_news_come_in(node: Running, browser: Browser) -> None:
-    """While a log grows, its row and its cells change in their places, and so do the figures of all views."""
-    grows = build_log(24, seed=32, log_id=78)
+    """While a log grows, its row, its cells and the figures change in their places; so do the rates of sessions."""
+    grows = build_log(12, seed=32, log_id=78)
     node.store.add(grows.items(grows.entries[:4]))
-    views = [(place, width) for place in ("", place_of(grows, 2), "#/peers", "#/problems") for width in (WIDE, NARROW)]
-    for number, (place, width) in enumerate(views, 2):
+    held = 4
+    for width in (WIDE, NARROW):
         browser.looks(width)
-        browser.open(node, place)
-        browser.shows("live", "#live")
-        browser.until(lambda: browser.all(".panel"))
-        before = shifts(browser.driver)
-        node.store.add(grows.items(grows.entries[2 * number : 2 * number + 2]))
-        found = shifts(browser.driver, 2.5)[len(before) :]  # News come once a second.
-        assert sum(value for value, _ in found) < 0.1, (width, place, found)
+        for place, figure in (
+            (f"#/logs?search={author_text(grows.identity.public)}", ".row:not(.head) .figures"),
+            (place_of(grows, 2), ".tile:nth-child(2) dd"),
+        ):
+            browser.open(node, place)
+            browser.shows("live", "#live")
+            browser.shows(str(held), figure)
+            before = shifts(browser.driver)
+            node.store.add(grows.items(grows.entries[held : held + 2]))
+            held += 2
+            browser.shows(str(held), figure)
+            found = shifts(browser.driver)[len(before) :]
+            assert sum(value for value, _ in found) < 0.1, (width, place, found)
+        browser.open(node, "#/peers")
+        browser.until(lambda: browser.all(".session"))
+        assert sum(value for value, _ in shifts(browser.driver, 2.5)) < 0.1  # Rates come once a second.
 
 
 def test_the_keyboard_is_enough(node: Running, browser: Browser) -> None:

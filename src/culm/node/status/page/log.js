@@ -108,7 +108,7 @@ export function logView(root, [author, id], query) {
         figure(number(found.entries), "entries held and verified"),
         figure(number(found.payloads), "with their payload"),
         figure(found.certified === null ? "–" : number(found.certified), "with their whole pool: certified"),
-        figure(number(found.complete_to), "nothing missing up to"),
+        figure(number(found.complete_to), "complete up to"),
       ),
     );
   }

@@ -82,11 +82,11 @@ def _table(names: str, record: dict[str, Any]) -> str:
     for name in names.split():
         one = record[name]
         core = "with the native core" if one["core"] else "without the native core"
-        parts.append(f"Commit `{one['commit']}`, {one['date']}, {core}: `make bench BENCH_ARGS={name}`\n\n")
-        parts.append("| what | figure | beside | runs |\n|---|---|---|---|\n")
+        head = f"Commit `{one['commit']}`, {one['date']}, {core}: `make bench BENCH_ARGS={name}`\n\n"
+        head += "| what | figure | beside | runs |\n|---|---|---|---|\n"
         figures = [from_json(figure) for figure in one["figures"]]
-        parts += [_row(figure.name, figure, _spread(figure)) for figure in figures]
-    return "\n" + "".join(parts) + "\n"
+        parts.append(head + "".join(_row(figure.name, figure, _spread(figure)) for figure in figures))
+    return "\n" + "\n".join(parts) + "\n"
 
 
 def _named(record: dict[str, Any], benchmark: str, name: str) -> Figure:

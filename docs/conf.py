@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 
@@ -24,6 +25,8 @@ html_static_path = ["_static"]
 html_favicon = "../src/culm/node/status/page/favicon.svg"  # the one of the status page
 html_css_files = ["culm.css"]
 html_js_files = ["culm.js"]
+highlight_language = "none"  # A usage or a format that names no language is not Python.
+html_copy_source = False  # The pages link to no Markdown: nobody reads it there.
 exclude_patterns = ["_build"]
 # A name such as State, written in a signature, may stand in several modules: any of them will do.
 suppress_warnings = ["ref.python"]
@@ -60,6 +63,25 @@ def draw_inside(app: Sphinx, document: nodes.document) -> None:
             image.replace_self(nodes.raw("", f'<span class="figure">{drawing}</span>', format="html"))
 
 
+def mend_markup(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _document: object) -> None:
+    """Correct what Sphinx and the theme write and a screen reader stumbles over (``axe`` finds it)."""
+    # A caption of the sidebar says that it is a heading, and not of which level.
+    if "furo_navigation_tree" in context:
+        tree = context["furo_navigation_tree"]
+        context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
+    if "body" in context:
+        # An empty corner of a table is no heading of its column.
+        body = context["body"].replace('<th class="head"><p></p></th>', "<td></td>")
+        # A long signature is a list of definitions without anything that is defined.
+        context["body"] = re.sub(r"<dl>\n(.*?)</dl>", parameters, body, flags=re.DOTALL)
+
+
+def parameters(found: re.Match[str]) -> str:
+    """The lines of a long signature."""
+    lines = found[1].replace("<dd>", "<div>").replace("</dd>", "</div>")
+    return f'<div class="parameters">\n{lines}</div>'
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     # Before Sphinx collects the pictures (priority 500), which would copy the files as well.
@@ -67,3 +89,4 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", tasks.lists)
     app.connect("env-get-outdated", always_new)
     app.connect("source-read", put_in_references)
+    app.connect("html-page-context", mend_markup, priority=900)  # after the theme's

@@ -36,12 +36,37 @@ const addButton = (block) => {
 // Pictures made of characters must not be folded, so their letters shrink until the widest line fits.
 const isPicture = (pre) => /[│└┌◀▶▼─]{2}|│/.test(pre.textContent);
 
+// Browsers break a line behind a dash: "--" at the end of one and "option" on the next is hard to read.
+const keepOptions = (pre) => {
+  const texts = [];
+  for (const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT); walker.nextNode(); )
+    texts.push(walker.currentNode);
+  for (const text of texts) {
+    const parts = text.data.split(/(--[\w-]+)/);
+    const kept = (part) => Object.assign(document.createElement("span"), { className: "option", textContent: part });
+    if (parts.length > 1) text.replaceWith(...parts.map((part, number) => (number % 2 ? kept(part) : part)));
+  }
+};
+
+// What scrolls sideways is reached with the keyboard, too, and then moved with the arrow keys.
+const reachable = () => {
+  for (const one of document.querySelectorAll(".table-wrapper, pre")) {
+    if (one.scrollWidth > one.clientWidth) one.tabIndex = 0;
+    else one.removeAttribute("tabindex");
+  }
+};
+addEventListener("load", reachable);
+addEventListener("resize", reachable);
+
 addEventListener("DOMContentLoaded", () => {
+  document.querySelector(".sidebar-drawer")?.setAttribute("aria-label", "All pages");
+  document.querySelector(".toc-drawer")?.setAttribute("aria-label", "On this page");
   for (const block of document.querySelectorAll("[class*='highlight-'] > .highlight")) {
     const pre = block.querySelector("pre");
+    keepOptions(pre);
     if (isPicture(pre)) {
       pre.classList.add("picture");
       pre.style.setProperty("--columns", Math.max(...pre.textContent.split("\n").map((line) => line.length)));
-    } else if (!block.parentElement.classList.contains("highlight-text")) addButton(block);
+    } else if (!block.parentElement.matches(".highlight-text, .highlight-none")) addButton(block);
   }
 });

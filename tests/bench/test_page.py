@@ -50,6 +50,15 @@ def test_what_is_kept_comes_back_as_a_table(tmp_path: Path) -> None:
     )
 
 
+def test_the_tables_of_two_benchmarks_stand_apart(tmp_path: Path) -> None:
+    """Between them is an empty line, because Markdown takes a line that follows a table for one more row of it."""
+    path = tmp_path / "figures.json"
+    page.keep("size", [Figure("size", 1, "kB")], path)
+    page.keep("speed", [Figure("speed", 2, "MB/s")], path)
+    written = page.written(TEXT.replace("speed", "size speed"), json.loads(path.read_text(encoding="utf-8")))
+    assert 2 == written.count("\n\nCommit `")
+
+
 def test_a_benchmark_that_was_not_run_is_named() -> None:
     """A page that asks for figures which nobody measured is not written."""
     with pytest.raises(KeyError, match="speed"):

@@ -15,7 +15,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.web.browsing import BROWSES, FAINT, NAMELESS, chromium, served, waited
+from tests.web.browsing import AXE, BROWSES, FAINT, NAMELESS, accessible, chromium, served, shifts, waited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,10 @@ pytestmark = [
     pytest.mark.slow,
 ]
 DOCS = Path(__file__).parents[2] / "docs"
-LEFT_OUT = "api.md,commands.md,conformance.md,specs/*,spark-*.md,performance.md,decisions/*,security.md"
+LEFT_OUT = "commands.md,conformance.md,specs/[!i]*,spark-*.md,performance.md,decisions/*,security.md"
+KINDS = {"index": "html", "specs/intervals": "html", "log": "html", "architecture": "html", "api": "#by-task"}
+"""A page of each kind (the home, a long one with tables, drawings, a picture of characters, the API), and the part that
+axe looks at: for all of the API it takes a minute."""
 LOOKS = [(width, theme) for width in (400, 1280) for theme in ("light", "dark")]
 CUT_OFF = """
 return [...document.querySelectorAll("pre:not(.picture)")]
@@ -72,13 +75,13 @@ def complaints(browser: Chrome) -> list[str]:
     return [entry["message"] for entry in browser.get_log("browser")]  # type: ignore[no-untyped-call]
 
 
-def look(browser: Chrome, page: Path, width: int, theme: str = "light") -> None:
-    """Open a page in a window of so many pixels, for a reader whose system has a theme."""
+def look(browser: Chrome, page: Path | str, width: int, theme: str = "light") -> None:
+    """Open a page, from its file or by its address, in a window of so many pixels; the system has a theme."""
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     features = [{"name": "prefers-color-scheme", "value": theme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    browser.get(page.as_uri())
+    browser.get(page if isinstance(page, str) else page.as_uri())
 
 
 def run(browser: Chrome, code: str) -> Any:
@@ -125,6 +128,29 @@ def test_who_can_read_it(site: Path, browser: Chrome, width: int, theme: str) ->
         assert min(letters) >= 10, (name, letters)
 
 
+@pytest.mark.skipif(not AXE.exists(), reason=f"{AXE} is not there: npm ci in web/ (make web)")
+@pytest.mark.parametrize(("width", "theme"), [(400, "dark"), (1280, "light")])
+def test_axe_finds_nothing(site: Path, browser: Chrome, width: int, theme: str) -> None:
+    """The rules of WCAG that axe-core can check, and its own, hold on a page of each kind."""
+    found = []
+    with served(site) as origin:  # Axe also reads the style sheets, which a page in a file may not.
+        for name, within in KINDS.items():
+            look(browser, f"{origin}/{name}.html", width, theme)
+            found += [f"{name}: {one}" for one in accessible(browser, within)]
+    assert "" == "\n".join(found)
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_nothing_moves_while_a_page_loads(site: Path, browser: Chrome, width: int) -> None:
+    """Over HTTP, where style sheets and scripts come one by one, no text jumps under the reader's eyes."""
+    with served(site) as origin:
+        for name in KINDS:
+            browser.get("about:blank")
+            look(browser, f"{origin}/{name}.html", width)
+            found = shifts(browser)
+            assert sum(value for value, _ in found) < 0.1, (name, found)
+
+
 def test_drawings_follow_the_switch_of_the_theme(site: Path, browser: Chrome) -> None:
     """A reader who chooses the other theme than the system's sees the letters of drawings, too."""
     look(browser, site / "log.html", 1280)
@@ -161,6 +187,16 @@ def test_a_block_is_copied_whole(site: Path, browser: Chrome) -> None:
     area.send_keys(Keys.CONTROL, "v")
     assert area.get_property("value") == "culm --home alice init\nculm --home bob init\n"
     assert [] == browser.find_elements(By.CSS_SELECTOR, ".highlight-text button.copy")
+    look(browser, site / "specs" / "intervals.html", 1280)
+    assert browser.find_elements(By.CSS_SELECTOR, ".highlight-none")  # a form, which nobody types
+    assert [] == browser.find_elements(By.CSS_SELECTOR, ".highlight-none button.copy")
+
+
+def test_no_line_is_broken_inside_an_option(site: Path, browser: Chrome) -> None:
+    """On a phone, too, an option such as --clump stands on one line; browsers would break it behind its dashes."""
+    look(browser, site / "tutorial.html", 400)
+    lines = "return [...document.querySelectorAll('pre .option')].map((one) => one.getClientRects().length)"
+    assert {1} == set(run(browser, lines))
 
 
 def test_the_search_works_from_files(site: Path, browser: Chrome) -> None:

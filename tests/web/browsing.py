@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 BROWSES = CHROMIUM.exists() and DRIVER.exists()
-BUNDLE = Path(__file__).parents[2] / "web" / "dist" / "culm.js"
+_WEB = Path(__file__).parents[2] / "web"
+BUNDLE = _WEB / "dist" / "culm.js"
+AXE = _WEB / "node_modules" / "axe-core" / "axe.min.js"
 SECONDS = 60
 FAINT = """
 const light = (text) => {
@@ -53,6 +55,17 @@ return [...document.querySelectorAll("a, button, input:not([type=hidden]), selec
   .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));
 """
 """Texts whose contrast to their background is under 4.5, with the contrast; controls without a name."""
+_SHIFTS = """
+if (!window.shifts) {
+  window.shifts = [];
+  new PerformanceObserver((list) => {
+    for (const one of list.getEntries()) {
+      const moved = one.sources.map(({ node }) => node?.outerHTML?.slice(0, 120) ?? node?.data);
+      window.shifts.push([one.value, moved]);
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+}
+"""
 
 
 def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
@@ -65,6 +78,25 @@ def chromium(folder: Path) -> Iterator[webdriver.Chrome]:
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
     yield driver
     driver.quit()
+
+
+def accessible(driver: webdriver.Chrome, within: str = "html") -> list[str]:
+    """What axe-core finds on the page as it is shown: rules of WCAG and axe's own that it breaks, and where."""
+    # By the debugger, so that the page's Content-Security-Policy does not refuse the script.
+    driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text(encoding="utf-8")})
+    violations = driver.execute_script("return axe.run(arguments[0]).then((result) => result.violations)", within)
+    return [f"{one['id']}: {item['html'][:200]}" for one in violations for item in one["nodes"]]
+
+
+def shifts(driver: webdriver.Chrome, seconds: float = 0.3) -> list[tuple[float, list[str]]]:
+    """How far things moved by themselves since the page began to load, and which, once it was quiet for some time.
+
+    The sum of the numbers is the score by which browsers judge this ("cumulative layout shift"). A good page has less
+    than 0.1.
+    """
+    driver.execute_script(_SHIFTS)
+    driver.execute_async_script("setTimeout(arguments[1], arguments[0] * 1000)", seconds)
+    return [(value, moved) for value, moved in driver.execute_script("return window.shifts")]
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -33,22 +33,17 @@ from culm.testing.builders import LogBuilder, build_log
 from culm.wire.places import author_text
 from tests.cli.culm import start
 from tests.store.damage import flip
-from tests.web.browsing import FAINT, NAMELESS
+from tests.web.browsing import AXE, BROWSES, CHROMIUM, DRIVER, FAINT, NAMELESS, accessible, shifts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from culm.types import Log
 
-CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 pytestmark = [
-    pytest.mark.skipif(
-        not (CHROMIUM.exists() and DRIVER.exists()),
-        reason=f"{CHROMIUM} and {DRIVER} are not there (Debian: chromium, chromium-driver)",
-    ),
+    pytest.mark.skipif(not BROWSES, reason="Chromium is not there (Debian: chromium, chromium-driver)"),
     pytest.mark.xdist_group("browser"),
 ]
-AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE, DOCS, NARROW = 1600, 1100, 360
 LOOKS = [(NARROW, True), (WIDE, False)]
 if "CULM_SCREENSHOTS" in os.environ:
@@ -385,27 +380,45 @@ def test_axe_finds_nothing(node: Running, browser: Browser, width: int, *, dark:
         browser.open(node, place)
         browser.shows("live", "#live")
         browser.until(lambda: browser.all(".panel"))
-        browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
-        violations = browser.run("return axe.run().then((result) => result.violations)")
-        found += [f"{place} {one['id']}: {item['html'][:200]}" for one in violations for item in one["nodes"]]
+        found += [f"{place} {one}" for one in accessible(browser.driver)]
     assert "" == "\n".join(found)
 
 
-def test_nothing_moves_when_news_come_in(node: Running, browser: Browser) -> None:
-    """The layout does not shift while the page fills itself: what comes later has its room from the start."""
-    shift = """
-    return await new Promise((done) => {
-      new PerformanceObserver((list) => done(list.getEntries().reduce((sum, one) => sum + one.value, 0)))
-        .observe({ type: "layout-shift", buffered: true });
-      setTimeout(() => done(0), 300);
-    })"""
+def test_nothing_moves_while_the_page_fills_itself(node: Running, browser: Browser) -> None:
+    """What comes later has its room from the start."""
     for width in (WIDE, NARROW):
         browser.looks(width)
         for place, shown in (("", ".row:not(.head)"), ("#/peers", ".session"), (place_of(KINDS, 43), ".node.chosen")):
             browser.open(node, place)
             browser.shows("live", "#live")
             browser.until(partial(browser.all, shown))
-            assert browser.run(shift) < 0.1, (width, place)
+            found = shifts(browser.driver)
+            assert sum(value for value, _ in found) < 0.1, (width, place, found)
+
+
+def test_nothing_moves_when_news_come_in(node: Running, browser: Browser) -> None:
+    """While a log grows, its row, its cells and the figures change in their places; so do the rates of sessions."""
+    grows = build_log(12, seed=32, log_id=78)
+    node.store.add(grows.items(grows.entries[:4]))
+    held = 4
+    for width in (WIDE, NARROW):
+        browser.looks(width)
+        for place, figure in (
+            (f"#/logs?search={author_text(grows.identity.public)}", ".row:not(.head) .figures"),
+            (place_of(grows, 2), ".tile:nth-child(2) dd"),
+        ):
+            browser.open(node, place)
+            browser.shows("live", "#live")
+            browser.shows(str(held), figure)
+            before = shifts(browser.driver)
+            node.store.add(grows.items(grows.entries[held : held + 2]))
+            held += 2
+            browser.shows(str(held), figure)
+            found = shifts(browser.driver)[len(before) :]
+            assert sum(value for value, _ in found) < 0.1, (width, place, found)
+        browser.open(node, "#/peers")
+        browser.until(lambda: browser.all(".session"))
+        assert sum(value for value, _ in shifts(browser.driver, 2.5)) < 0.1  # Rates come once a second.
 
 
 def test_the_keyboard_is_enough(node: Running, browser: Browser) -> None:

@@ -95,7 +95,13 @@ class CulmSession(Session[Event]):
             lambda log: self.config.policy.shares(log),  # noqa: PLW0108 - the policy may change
         )
         self._fetching = Fetching(
-            context.source, context.worker.share, context.claims, self._transfer, self._receipts, self._fetched_some
+            context.source,
+            context.worker.share,
+            context.claims,
+            self._transfer,
+            self._receipts,
+            self._fetched_some,
+            self._tell_forks,
         )
         self.discovery = Discovery(
             connection, context.worker, config, self.driver.wake, self._compared, self._receipts.begin_comparison
@@ -307,6 +313,14 @@ class CulmSession(Session[Event]):
             if is_outgrown:
                 self._tell_interests()
                 self.discovery.again()
+
+    def _tell_forks(self, logs: list[Log]) -> None:
+        """Offer logs in which a fork has just been found: at once, because the session may be about to end."""
+        theirs, policy = self.connection.their_interests, self.config.policy
+        offers = [self._source.ask(offer_of, log) for log in logs if theirs.wants(log) and policy.shares(log)]
+        if offers:
+            self.connection.offer(offers)
+            self.driver.wake()
 
     def _news_for_peer(self, change: int) -> tuple[int, list[Offer], bool]:
         """The store's last change; offers of what changed since; and whether our interests are to be told anew."""

@@ -17,7 +17,7 @@ function followed({ what, name, by, ranges }) {
 
 function words({ everything, hoard, count: some, allowed, blocked }) {
   const lists = [
-    allowed && `only ${count(allowed, "author")} of a list ${allowed === 1 ? "is" : "are"} taken`,
+    allowed && `only the ${count(allowed, "author")} on a list ${allowed === 1 ? "is" : "are"} accepted`,
     blocked && `${count(blocked, "author")} ${blocked === 1 ? "is" : "are"} blocked`,
   ].filter(Boolean);
   const rule = hoard

@@ -88,7 +88,7 @@ export function forksView(root, _rest, query) {
     if (!all)
       return replace(
         list,
-        empty("No forks", "No author of a log held here was seen to contradict himself. That is how it should be."),
+        empty("No forks", "No log held here is forked. That is how it should be."),
       );
     const turn = (to, label) =>
       h(

@@ -108,7 +108,7 @@ export function logView(root, [author, id], query) {
         figure(number(found.entries), "entries held and verified"),
         figure(number(found.payloads), "with their payload"),
         figure(found.certified === null ? "–" : number(found.certified), "with their whole pool: certified"),
-        figure(number(found.complete_to), "nothing missing up to"),
+        figure(number(found.complete_to), "complete up to"),
       ),
     );
   }
@@ -231,7 +231,7 @@ export function logView(root, [author, id], query) {
       h(
         "p",
         { class: "faint" },
-        "Each entry holds the hash of the one before it, and of one farther back (the arcs). Choose an entry: marked is its ",
+        "Each entry holds the hash of the one before it, and some of one farther back (the arcs). Choose an entry to mark its ",
         h("b", { class: "pool-word" }, "certificate pool"),
         ", the few entries with which anyone can verify it.",
       ),

@@ -47,7 +47,7 @@ function tiles(totals) {
     "dl",
     { class: "tiles" },
     tile("logs", "log", "logs", ""),
-    tile("entries", "verified entry", "verified entries", "", "Signed by their author, linked down to entry 1, contradicted by nothing"),
+    tile("entries", "verified entry", "verified entries", "", "Signed by their author, linked down to entry 1, and not contradicted by another entry"),
     tile("payloads", "payload", "payloads", "", "The content that entries name"),
     tile(
       "gaps",

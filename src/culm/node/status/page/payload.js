@@ -7,13 +7,13 @@ import { h, replace } from "/dom.js";
 import { size } from "/format.js";
 
 function shown({ text, hex, sealed, size: bytes }) {
-  if (sealed) return h("p", {}, "This payload is sealed: only its readers can open it, and the node is none of them.");
-  if (bytes === "0") return h("p", {}, "It is empty.");
+  if (sealed) return h("p", {}, "This payload is sealed: only its readers can open it, and this node is not one of them.");
+  if (bytes === "0") return h("p", {}, "The payload is empty.");
   const part = text ?? hex.replace(/(..)/g, "$1 ").trim();
   const all = text === null ? hex.length / 2 >= Number(bytes) : new TextEncoder().encode(text).length >= Number(bytes);
   return [
     h("pre", { class: "preview", tabindex: "0", "aria-label": "The payload's beginning" }, part),
-    !all && h("p", { class: "faint" }, `This is its beginning; it has ${size(bytes)}.`),
+    !all && h("p", { class: "faint" }, `This is the beginning of the payload, which has ${size(bytes)}.`),
   ];
 }
 

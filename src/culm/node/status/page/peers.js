@@ -76,7 +76,7 @@ function contact(peer) {
     ? ["good", "connected"]
     : peer.trouble
       ? ["warn", "not connected"]
-      : ["plain", "between two contacts"];
+      : ["plain", "waits for the next call"];
   return h(
     "li",
     {},
@@ -115,7 +115,7 @@ export function peersView(root) {
       h(
         "p",
         { class: "faint" },
-        "A session is a connection over which logs go in both directions. Nothing that comes is believed before it is verified.",
+        "A session is a connection over which logs go in both directions. No entry is trusted before it is verified.",
       ),
       sessions,
     ),
@@ -150,7 +150,7 @@ export function peersView(root) {
         "Nowhere: it only calls others.",
         now.listeners.map((url) => h("li", {}, h("span", {}, addressText(url)))),
       ),
-      part("Keeps contact with", "No peers are named; this node waits to be called.", now.peers.map(contact)),
+      part("Keeps contact with", "No peer is configured; this node waits for calls.", now.peers.map(contact)),
       part("Sessions that ended", "None since the node was started.", now.ended.map(ended)),
     );
   }

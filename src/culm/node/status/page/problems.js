@@ -55,10 +55,10 @@ export function problemsView(root) {
     const all = findings.length + damaged.length + peers.length + ended.length;
     replace(
       root,
-      !all && h("section", { class: "panel" }, empty("No problems", "Nothing here needs anybody's attention.")),
+      !all && h("section", { class: "panel" }, empty("No problems", "Nothing needs your attention.")),
       part(
         "The home",
-        "What culm doctor finds, but for what reads the whole store: run it to be sure.",
+        "The findings of culm doctor, without the checks that read the whole store: run it for those.",
         findings.map(({ level, check, what, todo }) => item(LEVELS[level] ?? "plain", check, what, todo)),
         "Nothing was found.",
       ),
@@ -70,11 +70,11 @@ export function problemsView(root) {
       ),
       part(
         "Peers out of reach",
-        "Peers that this node keeps contact with, and cannot reach now.",
+        "Configured peers that this node cannot reach now.",
         peers.map(({ url, trouble: why, retry_at, todo }) =>
           item("warn", "not connected", [h("code", {}, url), `: ${why} `, retry(retry_at)], todo),
         ),
-        "Every peer that is named was reached.",
+        "All configured peers can be reached.",
       ),
       part(
         "Sessions that ended with an error",

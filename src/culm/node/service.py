@@ -546,7 +546,7 @@ class NodeService:
         Summing up takes a hundredth of the time at most, however large the store is.
         """
         while True:
-            if not quotas.is_doubtful:
+            if not quotas.without_room:
                 with suppress(TimeoutError):  # Perhaps somebody has deleted something.
                     async with asyncio.timeout(max(_WEIGHED_SECONDS, 100 * took)):
                         await self._tight.wait()
@@ -557,8 +557,10 @@ class NodeService:
             self._tight.clear()
             quotas.mark()  # Long before the sum, so that what is on its way to the store by now is in it.
             await asyncio.sleep(max(_TIGHT_SECONDS, 100 * took))
+            before, was_tight = quotas.without_room, quotas.is_tight
             took = await self._weigh(quotas)
-            await self._ask_anew()
+            if was_tight or quotas.without_room != before:
+                await self._ask_anew()
 
     async def _ask_anew(self) -> None:
         policy = self._source.policy = self._wanted

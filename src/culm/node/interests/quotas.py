@@ -71,9 +71,9 @@ class Quotas:
     def begin(self, sizes: Mapping[bytes, int]) -> None:
         """Begin with what the store has of each author, as ``weight_of`` counts it, and the bytes since ``mark``.
 
-        Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low. If
-        somebody has no room for that reason, the tally is *doubtful*: nothing more is asked for, so nothing would be
-        refused and call for another sum.
+        Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low.
+        Authors ``without_room`` are asked for nothing, so nothing of theirs is refused and calls for another sum. While
+        there are some, another sum has to come soon by itself.
         """
         self._of = Counter({author: size + AUTHOR_BYTES for author, size in sizes.items() if author not in self._own})
         for author, size in self._since.items():
@@ -81,7 +81,7 @@ class Quotas:
         self.total = self._of.total()
         self._full: set[Log] = set()  # An entry of these was refused although their author had room for less.
         self.is_tight = False  # Whether anything was refused since, so that it is worth summing up the store again.
-        self.is_doubtful = bool(self._since) and any(not self._has_room(author, 1) for author in self._of)
+        self.without_room = frozenset(author for author in self._of if not self._has_room(author, 1))
 
     def explained(self) -> str:
         """How much of each quota is used, for the log that an entry was refused of last."""

@@ -72,8 +72,8 @@ class Quotas:
         """Begin with what the store has of each author, as ``weight_of`` counts it, and the bytes since ``mark``.
 
         Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low.
-        Authors ``without_room`` are asked for nothing, so no entry of theirs is refused and calls for another sum. While
-        there are some, another sum has to come soon by itself.
+        Authors ``without_room`` are asked for nothing, so no entry of theirs is refused and calls for another sum.
+        While there are some, another sum has to come soon by itself.
         """
         self._of = Counter({author: size + AUTHOR_BYTES for author, size in sizes.items() if author not in self._own})
         for author, size in self._since.items():

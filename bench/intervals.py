@@ -11,6 +11,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -46,6 +47,8 @@ MEMORY_GOAL = 150.0  # MB
 PAYLOAD_RATE_GOAL = 4.0  # times hypercore's
 LIVE_GOAL, BESIDE_GOAL = 0.002, 0.020  # seconds
 CUT_BYTES = 64 * 1024
+SLOW_RATE, SLOW_APPENDS = 1_000_000, 100  # Bytes a second; entries that are appended meanwhile.
+_LINE_BYTES = 16 * 1024  # That a slow line holds itself.
 CUT_GOAL = 1.05
 
 
@@ -68,7 +71,7 @@ def run() -> list[Figure]:
     for measure in (_measure_entries, _measure_payloads):
         with tempfile.TemporaryDirectory() as folder:
             figures += measure(Path(folder), peer)
-    for other in (_measure_live, _measure_beside, measure_cut):
+    for other in (_measure_live, _measure_beside, _measure_slow, measure_cut):
         with tempfile.TemporaryDirectory() as folder:
             figures += other(Path(folder))
     return figures
@@ -306,12 +309,12 @@ class Embedded:
 
 
 def latencies(
-    append: Callable[[int], None], reader: SQLiteStore, log: tuple[bytes, int], pause: float
+    append: Callable[[int], None], reader: SQLiteStore, log: tuple[bytes, int], pause: float, appends: int = APPENDS
 ) -> tuple[list[float], list[float]]:
     """For each append the time from its return until the other side's store shows it, and from its call."""
     rng = random.Random(3)
     found: tuple[list[float], list[float]] = [], []
-    for number in range(APPENDS):
+    for number in range(appends):
         newest = (reader.lookup(log).payload_extent() or (0, 0))[1]
         begin = time.perf_counter()
         append(number)
@@ -415,17 +418,42 @@ def _measure_beside(folder: Path) -> list[Figure]:
     ]
 
 
+def _measure_slow(folder: Path) -> list[Figure]:
+    """News of one log while large payloads of another are under way, over a slow link."""
+    say(f"the same over a link of {SLOW_RATE:,} bytes a second")
+    alice, me, large = make_home(folder / "alice"), Identity(bytes(32)), Identity(bytes([1] * 32))
+    append_large(alice, large, 1)
+    embedded, log = Embedded(alice), (me.public, 1)
+    embedded.append(me, 1, b"first")
+    link = Link(int(str(embedded.urls[0]).rpartition(":")[2]), rate=SLOW_RATE)
+    url = f"intervals://127.0.0.1:{link.port}"
+    with (
+        live(folder, url, log, (large.public, 1)) as bob,
+        SQLiteStore(bob / "store.db", read_only=True) as reader,
+    ):
+        wait_for(reader, log)
+        times, _ = latencies(lambda _: embedded.append(me, 1, b"news"), reader, log, 0.1, SLOW_APPENDS)
+        if (reader.lookup((large.public, 1)).payload_extent() or (0, 0))[1] == LARGE:
+            raise AssertionError("the payloads had arrived before the last news")
+    embedded.close()
+    name = f"live, from an append's return, beside payloads of 4 MiB over a link of {SLOW_RATE / 1e6:g} MB/s"
+    return [milliseconds(f"{name}, p50", times, 0.5, None), milliseconds(f"{name}, p99", times, 0.99, None)]
+
+
 # -- a link that is cut ---------------------------------------------------------------------------------------------
 
 
 class Link(Thread):
-    """Passes connections on to a port, and cuts each after so many bytes towards the caller (0: never)."""
+    """Passes connections on to a port, and cuts each after so many bytes towards the caller (0: never).
 
-    def __init__(self, port: int, cut: int) -> None:
+    ``rate``: bytes a second that it passes to the caller, None: as many as come.
+    """
+
+    def __init__(self, port: int, cut: int = 0, rate: int | None = None) -> None:
         super().__init__(daemon=True)
         self.passed = 0
         self.port = 0
-        self._to, self._cut = port, cut
+        self._to, self._cut, self._rate = port, cut, rate
         self._loop = asyncio.new_event_loop()
         self.start()
         while not self.port:
@@ -441,23 +469,34 @@ class Link(Thread):
         await server.serve_forever()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, towards = await asyncio.open_connection("127.0.0.1", self._to)
+        line = socket.socket()
+        if self._rate is not None:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _LINE_BYTES)  # A slow line holds little itself.
+        line.setblocking(False)
+        await self._loop.sock_connect(line, ("127.0.0.1", self._to))
+        there, towards = await asyncio.open_connection(sock=line, limit=_LINE_BYTES)
         up = asyncio.create_task(self._pass(reader, towards, 0))
-        await self._pass(there, writer, self._cut)
+        await self._pass(there, writer, self._cut, self._rate)
         up.cancel()
         for side in (writer, towards):
             side.close()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut: int) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cut: int, rate: int | None = None
+    ) -> None:
         left = cut or 2**62
-        while left > 0 and (data := await reader.read(min(65536, left))):
+        while left > 0 and (data := await reader.read(min(65536 if rate is None else 4096, left))):
             left -= len(data)
             self.passed += len(data)
+            if rate is not None:
+                await asyncio.sleep(len(data) / rate)
             try:
                 writer.write(data)
                 await writer.drain()
             except OSError:
                 return
+        if left > 0 and not writer.is_closing():
+            writer.write_eof()
 
 
 def measure_cut(folder: Path, scheme: str = "intervals") -> list[Figure]:

@@ -71,13 +71,13 @@ def figures(size: int, taken: float, cpu: float, items: int, data: int) -> list[
 
 def measure(requests: DataFrame, found: Verification) -> tuple[float, float, int, int]:
     """Select, each item with the entry's bytes, which the workers count and drop."""
+    from culm.spark.plan.given import REQUESTS, Given, given  # noqa: PLC0415
     from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of  # noqa: PLC0415
-    from culm.spark.select.requests import Given, given  # noqa: PLC0415
     from culm.spark.select.steps import Selecting  # noqa: PLC0415
 
     assert isinstance(found.engine, OnSpark)
     with measured() as cost:
-        selected = Selecting(found, SparkTable(found.engine, Given, given(requests)), {})
+        selected = Selecting(found, SparkTable(found.engine, Given, given(requests, REQUESTS)), {})
         counted = frame_of(selected.together().map(_counted, Count, columnar=True))
         counts = counted.selectExpr("sum(items)", "sum(bytes)").collect()[0]
     say(f"select: {counts[0]:,} items in {cost.wall:.1f} s, CPU {cost.cpu:.1f} s")

@@ -203,6 +203,7 @@ async def share_in_a_clump(world: World, random: Random) -> None:
         raise NotNow
     log = random.choice(list(member.watch.logs))
     clump = random.choice((None, *member.plan.clumps))
+    member.takes_by_hand = True
     if clump is None:
         member.watch.everywhere.add(log)
     world.ledger.clumps[log].update(member.plan.clumps if clump is None else [clump])
@@ -428,6 +429,7 @@ async def sync(world: World, random: Random) -> None:
     for log in all_logs(world.plan):  # What is served in every clump comes with the node into this one, too.
         if {log, log[0]} & caller.watch.everywhere and caller.watch.serves(log, clump):
             world.ledger.clumps[log].add(clump)
+    caller.takes_by_hand = True
     wanted, how = _how(caller, url.scheme, random)
     path, what = caller.store_path, f"{caller}: sync with {url.scheme}://{callee}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from culm.bamboo import Entry, Identity
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import weight_of
 from culm.ranges import Range, RangeSet
 from culm.store import ReadableStore, SQLiteStore, State
 from culm.testing.builders import LogBuilder
@@ -70,6 +72,7 @@ def people(world: World) -> list[Member]:
             items = holdings[node.number]
             random.shuffle(items)
             _keep(member, store, items, plan.random(f"clumps of {member}"))
+        member.weighed_at_first = member.weighed()
     web = plan.random("calls by WebSocket")
     for link in plan.links:
         over_web = link.scheme == "intervals" and plan.serves_pages and web.random() < _OVER_WEB
@@ -173,6 +176,29 @@ def check_at_rest(world: World, member: Member) -> None:
                 if stored.state is not State.VERIFIED:
                     world.fail(f"{member}: {log_name(log)}/{stored.entry.seq} shows, and is not verified")
         _check_news(world, member, store, verified)
+        proofs = Counter[bytes]()
+        for proof in store.fork_proofs():
+            proofs[proof.author] += weight_of(proof.first) + weight_of(proof.second)
+    _check_quotas(world, member, proofs)
+
+
+def _check_quotas(world: World, member: Member, proofs: Counter[bytes]) -> None:
+    """A node has taken no more of others than its quotas allow, beyond what it had at first.
+
+    What the proofs of forks take of each author is not known before they are there. And two nodes on one home weigh
+    what they take themselves, and a log can be in the clumps of both.
+    """
+    limits = member.plan.quotas
+    if not limits or member.takes_by_hand or len(member.plan.clumps) > 1:
+        return
+    for clump, weighed in member.weighed().items():
+        first, of = member.weighed_at_first[clump], Counter(weighed) - proofs
+        if limits.total and sum(of.values()) > max(limits.total, sum(first.values())):
+            world.fail(f"{member}: others take {sum(of.values())} bytes of the clump's quota of {limits.total}")
+        for author, size in of.items():
+            if limits.author and size > max(limits.author, first.get(author, 0)):
+                world.fail(f"{member}: an author takes {size} bytes of a quota of {limits.author}")
+        world.counts["quotas that held"] += 1
 
 
 def _check_news(world: World, member: Member, store: ReadableStore, verified: Mapping[bytes, int]) -> None:

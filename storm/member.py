@@ -14,12 +14,14 @@ from culm.bamboo import Identity
 from culm.errors import StoreError
 from culm.node.config import NodeConfig
 from culm.node.interests.policy import Policy
+from culm.node.interests.quotas import AUTHOR_BYTES
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
 from culm.node.service import NodeService
 from culm.node.sessions.session import Session
 from culm.node.settings.reading import defaults, limits_of, read_limits
 from culm.node.sharing.kept import KeptPeers
+from culm.node.storage.source import sizes_in
 from culm.node.surroundings import Surroundings
 from culm.store import SQLiteStore, ToolStore
 from culm.testing.simulation.disk import Disk, Image, lay_out
@@ -63,6 +65,8 @@ class Member:
         self.identity = Identity(bytes([plan.number + 1]) * 32)
         self.policy = policy
         self.peers: dict[bytes, list[PeerUrl]] = {clump: [] for clump in plan.clumps}
+        self.weighed_at_first: dict[bytes, dict[bytes, int]] = {}  # What others took in each clump, as quotas count.
+        self.takes_by_hand = False  # A person has taken something besides: quotas are for nodes that run.
         self.held_at_calm: dict[Log, list[int]] = {}  # payloads, when nothing was in the way any more
         self.random = world.plan.random(f"node {self.name}")
         self.lives = 0
@@ -104,6 +108,15 @@ class Member:
         """Where it listens in one of its clumps."""
         return PeerUrl(scheme, self.address, port(scheme, clump), self.identity.public if scheme == "culm" else None)
 
+    def weighed(self) -> dict[bytes, dict[bytes, int]]:
+        """What each other author's logs take in each clump, as quotas count it."""
+        sizes = {clump: sizes_in(self.store_path, clump) for clump in self.plan.clumps}
+        own = self.policy.own
+        return {
+            clump: {author: size + AUTHOR_BYTES for author, size in of.items() if author not in own}
+            for clump, of in sizes.items()
+        }
+
     def config(self, clump: bytes) -> NodeConfig:
         """What the node of a clump is told."""
         plan, host = self.plan, self.host
@@ -116,6 +129,7 @@ class Member:
             wait_for_hello=plan.wait_for_hello,
             stateless=plan.stateless,
             relay=plan.relay,
+            quotas=plan.quotas,
             limits=limits,
             protocol_limits=protocol_limits,
             policy=self.policy,

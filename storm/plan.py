@@ -10,11 +10,13 @@ from random import Random
 from typing import Any
 
 from culm.bushbaby import Dialect
+from culm.node.interests.quotas import AUTHOR_BYTES, QuotaLimits
 from culm.node.proposals.options import ProposalOptions
 from storm.actions import ACTIONS
 
 CLUMPS = (b"storm", b"calm")
 SCHEMES = ("culm", "bushbaby", "intervals", "proposals")
+_WITH_QUOTAS = 1 / 6  # of the worlds
 LOG_IDS = (0, 1, 7, 300, 2**40, 2**64 - 1)
 
 
@@ -32,7 +34,8 @@ class NodePlan:
     """A node. ``limits`` are some of ``NodeLimits`` and ``Limits``; ``follows`` is how it chooses what to ask for.
 
     With two ``clumps`` it is two nodes on one home. ``dialect``: the only one that it speaks; None: either.
-    ``keeps_peers``: what it knows of peers outlives a restart, and each second crash, in a file.
+    ``keeps_peers``: what it knows of peers outlives a restart, and each second crash, in a file. ``quotas``: how much
+    it takes of others.
     """
 
     number: int
@@ -50,6 +53,7 @@ class NodePlan:
     stateless: bool
     relay: bool
     keeps_peers: bool
+    quotas: QuotaLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,8 @@ def draw(seed: int) -> Plan:
     rates = random.random() < 0.1 and max(sizes) < 100_000
     wishes = Random(f"{seed}/mandatory")
     roles = Random(f"{seed}/roles")
+    quotas = Random(f"{seed}/quotas")
+    has_carriers = quotas.random() < _WITH_QUOTAS
     nodes = tuple(
         NodePlan(
             number,
@@ -142,6 +148,7 @@ def draw(seed: int) -> Plan:
             stateless=roles.random() < 0.2,
             relay=roles.random() < 0.2,
             keeps_peers=roles.random() < 0.3,
+            quotas=_quotas(quotas, sizes) if has_carriers else QuotaLimits(),
         )
         for number in range(count)
     )
@@ -273,6 +280,14 @@ def _sizes(random: Random, *, compressed: bool) -> tuple[int, ...]:
     if random.random() < 0.05 and not compressed:
         sizes.append(random.randrange(1024 * 1024 - 10, 1_500_000))
     return tuple(sizes)
+
+
+def _quotas(random: Random, sizes: Sequence[int]) -> QuotaLimits:
+    """Quotas of a few entries or of many, of the larger payloads or of the small ones; half of the nodes have none."""
+    if random.random() < 0.5:
+        return QuotaLimits()
+    author, total = (AUTHOR_BYTES + random.randrange(1000, 30_000) + random.choice(sizes) for _ in range(2))
+    return QuotaLimits(random.choice((0, total + author)), random.choice((0, author)))
 
 
 def _authors(random: Random, count: int) -> tuple[AuthorPlan, ...]:

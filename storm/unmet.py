@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from culm.bamboo.lipmaa import certificate_pool, lipmaa, path
+from culm.node.interests.quotas import AUTHOR_BYTES, ENTRY_BYTES, weight_of
 from culm.ranges import RangeSet
 from culm.store import PayloadState
 from culm.types import Log
@@ -38,6 +39,7 @@ from storm.ledger import log_name
 
 _MISSING = (PayloadState.ABSENT, PayloadState.PARTIAL)
 _IN_ORDER = ("intervals", "proposals")
+_A_PROOF = 2 * (ENTRY_BYTES + 350)  # What a proof of a fork counts for at most, of two entries.
 _ROOMY = 100  # Entries that may wait: more than any storm needs.
 
 
@@ -55,7 +57,14 @@ def unmet(world: World) -> list[str]:
                 if link.scheme in _IN_ORDER and not _is_asked(caller, log, link.scheme):
                     continue
                 exchange = _Exchange(world, link, giver, taker, log, seen)
-                found += [f"{link.scheme}: {taker} of {giver}: {log_name(log)}: {text}" for text in exchange.missing()]
+                missing = list(exchange.missing())
+                if missing and not (
+                    _has_room(world, link, taker, log, seen)
+                    and _has_room(world, link, giver, log, taker.watch.logs.get(log))
+                ):
+                    world.counts["logs that no quota has room for"] += 1
+                    continue
+                found += [f"{link.scheme}: {taker} of {giver}: {log_name(log)}: {text}" for text in missing]
     return found
 
 
@@ -69,6 +78,25 @@ def _is_asked(caller: Member, log: Log, scheme: str) -> bool:
     if not (caller.policy.wants(log) and (log in (caller.policy.interests or ()) or log in caller.held_at_calm)):
         return False
     return scheme != "proposals" or any(item.is_open for item in caller.policy.interest(log))
+
+
+def _has_room(world: World, link: LinkPlan, taker: Member, log: Log, seen: Seen | None) -> bool:
+    """Whether a node's quotas have room for each entry that it lacks of ``seen``, and for the proof of a fork.
+
+    A log goes no further where one entry has no room, because what follows hangs on that entry. The node asks nothing
+    of such a log, so that the other side does not hear of a fork either.
+    """
+    limits, author = taker.plan.quotas, log[0]
+    if not limits or author in taker.policy.own or seen is None:
+        return True
+    of = taker.weighed()[link.clump_of(taker.plan.number)]
+    everybody = sum(of.values()) + (0 if author in of else AUTHOR_BYTES)
+    used = (limits.author, of.get(author, AUTHOR_BYTES)), (limits.total, everybody)
+    room = min(limit - taken for limit, taken in used if limit)
+    theirs = taker.watch.logs.get(log, Seen({}, None)).verified
+    entries = [world.ledger.entries[digest] for digest, _ in seen.verified.values()]
+    lacked = [entry for entry in entries if theirs.get(entry.seq, (b"", PayloadState.ABSENT))[1] in _MISSING]
+    return room >= _A_PROOF and all(2 * weight_of(entry) + entry.size <= room for entry in lacked)
 
 
 @dataclass(slots=True)

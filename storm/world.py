@@ -148,6 +148,8 @@ class World:
         await self._storm()
         await self._settle()
         await self._end()
+        if self.failures:  # If this task ended, its end would stop the loop once more, while that winds up.
+            await self.loop.create_future()
 
     async def _storm(self) -> None:
         plan = self.plan

@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,11 +154,17 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """A test of random operations against a model tells how many there were, whether it fails or not."""
     models.COUNTS.clear()
     try:
-        with quick.watched(item) if item.config.getoption("quick") else nullcontext():
+        with _watch(item):
             yield
     finally:
         if models.COUNTS:
             item.user_properties.append(("models", dict(models.COUNTS)))
+
+
+def _watch(item: pytest.Item) -> AbstractContextManager[None]:
+    if item.config.getoption("quick"):
+        return quick.watched(item)
+    return nullcontext() if any(map(item.get_closest_marker, quick.LEFT_OUT)) else quick.starts_none()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -80,24 +80,21 @@ TESTED_IN = {
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
-    "spark/reading/test_inputs": "spark.reading.entrytables",
     "spark/reading/test_scan": "spark.reading.found",
-    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.failures spark.verification.findings"
-    " spark.runtime.running spark.runtime.shell spark.verification.summary spark.verification.verdicts"
-    " spark.runtime.watching",
+    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.running spark.runtime.shell"
+    " spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
-    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.planning spark.plan.ranges"
+    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.ranges"
     " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
-    " spark.batches.records spark.reconciliation.tables",
-    "spark/test_report": "spark.report.job spark.report.portions spark.report.queries spark.report.source",
-    "spark/test_report_parts": "spark.report.charts spark.report.counts spark.report.coverage spark.report.numbers"
-    " spark.report.page spark.report.stretches spark.report.view",
+    " spark.batches.records",
+    "spark/test_report": "spark.report.job spark.report.queries spark.report.source",
+    "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
+    " spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
-    " spark.select.gaps spark.select.held spark.select.items spark.select.job spark.select.pages spark.select.pieces"
+    " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
-    "spark/batches/test_slices": "spark.batches.cells",
-    "spark/following/test_query": "spark.following.changes spark.following.delivery",
+    "spark/following/test_query": "spark.following.delivery",
     "spark/source/test_live": "spark.source.feed spark.source.spool",
     "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
     " spark.source.rows spark.source.stores spark.source.trigger spark.source.writer",

@@ -20,7 +20,7 @@ from culm.bamboo import (
 )
 from culm.bamboo.audit import audit
 from culm.bamboo.entryproof import MAX_PROOF_BYTES, EntryProof, numbers_of
-from culm.bamboo.followed import entries_followed
+from culm.bamboo.many import entries_followed
 from culm.bamboo.keyfile import dump_identity, is_sealed, load_identity, public_key
 from culm.bamboo.linked import Framing, entries_linked, links_before
 from culm.bamboo.varu64 import decode_any_varu64

@@ -17,6 +17,7 @@ from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError, NetworkError, ProtocolError
 from culm.node.interests.policy import PolicyFile
 from culm.node.lan.multicast import SERVICE, Gate, Multicast, Rates
+from culm.node.names import NamesFile
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
 from culm.node.network.webaccess import WebAccess
 from culm.node.network.websocket import join, upgraded
@@ -109,6 +110,15 @@ def policy(data: bytes) -> None:
     found = PolicyFile(path).load(_CLUMP)
     PolicyFile(path).save(_CLUMP, found)
     assert PolicyFile(path).load(_CLUMP) == found
+
+
+def names(data: bytes) -> None:
+    """The file of names, which comes with a backup, is read, or called damaged; a name means one key."""
+    path = fresh.file("names.json", data)
+    found = NamesFile(path).load()
+    assert all(found.key(name.text.upper()) == key for key, name in found.of.items())
+    NamesFile(path).save(found)
+    assert NamesFile(path).load().of == found.of
 
 
 def http(data: bytes) -> None:
@@ -309,10 +319,12 @@ _CALLED = (
     _JOINED + b"\x82\x02\xb0\x00\x88\x02\x03\xe8",
     _JOINED.replace(b"ls\r", b"ls-exchange\r") + b"\x02\x01\xb0\x89\x01p\x80\x01\0" + b"\x82\x7e\1\0" + bytes(256),
 )
+_NAMED = b'{"%064x": {"name": "alice"}, "%064x": {"name": "Bob-2.x", "suggested": true}}' % (1, 2**256 - 1)
 TARGETS = (
     Target("node.settings", settings, (ConfigError,), _TOML, longest=8000, share=1.5),
     Target("node.url", url, (ConfigError,), _URLS, longest=200, share=0.3),
     Target("node.limits", limits, (ConfigError,), (b"max_logs=5\nidle_seconds=2.5",), longest=1000, share=0.2),
+    Target("node.names", names, (ConfigError,), (b"{}", _NAMED), longest=1000, share=0.2),
     Target("node.policy", policy, (ConfigError,), (b"{}", _POLICY), share=0.5),
     Target(
         "node.http", http, (ConfigError,), (b"127.0.0.1:0", b"0.0.0.0:1\n" + _TOKEN.encode()), longest=300, share=0.3

@@ -15,6 +15,7 @@ from culm.spark.batches import payload as states
 from culm.spark.batches.fields import Fields, padded, why_not
 from culm.spark.batches.payload import PayloadFrame
 from culm.spark.plan import rows as plan_rows
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given
 from culm.spark.plan.tables import Refused
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Part, Piece
@@ -224,9 +225,9 @@ def _tables(data: bytes, kinds: Iterable[str]) -> Iterator[Row]:
 def plan(data: bytes) -> None:
     """Rows for the planner become rows or rejects, each of them one; and what can be asked for adds up."""
     given = []
-    for number, row in enumerate(_tables(data, types(plan_rows.Given).values())):
-        name = (plan_rows.SIZES, plan_rows.HAVE, plan_rows.WANT)[number % 3]
-        given.append(plan_rows.Given(name, *row[1:]))
+    for number, row in enumerate(_tables(data, types(Given).values())):
+        name = (SIZES, HAVE, WANT)[number % 3]
+        given.append(Given(name, *row[1:]))
     checked = list(plan_rows.check(given, 1))
     assert len(checked) == len(given)
     for table in (plan_rows.Checked, Refused):
@@ -239,7 +240,7 @@ def plan(data: bytes) -> None:
 
 def select(data: bytes) -> None:
     """Requests become ranges or rejects, whatever stands in them."""
-    given = map(requests.Given._make, _tables(data, types(requests.Given).values()))
+    given = map(Given._make, _tables(data, types(Given).values()))
     checked = list(requests.check(given))
     for table in (requests.Asked, requests.Refused):
         list(batches(table, checked))
@@ -277,21 +278,21 @@ _VERDICTS = (
 _AUTHOR = bytes(range(32)).hex().encode()
 _SET = RangeSet([Range(1, 9), Range(20, 40, sparse=True)]).encode()
 _PLANS = (
-    _NEXT.join([b"", b"-", b"-", _AUTHOR, b"5", b"-", b"-", b"300.5", b"100"]),
+    _NEXT.join([b"", b"-", b"-", _AUTHOR, b"5", b"-", b"-", b"-", b"300.5", b"100"]),
     b"\n".join(
         [
             b"-",
-            _NEXT.join([b"", b"alice", b"-", _AUTHOR, b"5", b"-", b"1..40; 50..60 sparse", b"-", b"-"]),
-            _NEXT.join([b"", b"bob", b"-", _AUTHOR, b"5", b"-", b"30..", b"-", b"-"]),
+            _NEXT.join([b"", b"alice", b"-", _AUTHOR, b"5", b"-", b"-", b"1..40; 50..60 sparse"]),
+            _NEXT.join([b"", b"bob", b"-", _AUTHOR, b"5", b"-", b"-", b"30.."]),
             b"-",
-            _NEXT.join([b"", b"carol", b"-", _AUTHOR, b"5", _SET, b"-", b"-", b"-"]),
+            _NEXT.join([b"", b"carol", b"-", _AUTHOR, b"5", b"-", _SET]),
         ]
     ),
 )
 _REQUESTS = (
-    _NEXT.join([b"alice", b"-", _AUTHOR, b"5", b"-", b"-", b"1..40; 50.. sparse"]),
-    _NEXT.join([b"bob", b"a" * 32, b"-", b"18446744073709551615", Range(3, 9).encode(), b"-", b"-"]),
-    _NEXT.join([b"bob", b"a" * 32, b"-", b"7", b"-", _SET, b"-"]),
+    _NEXT.join([b"", b"alice", b"-", _AUTHOR, b"5", b"-", b"-", b"1..40; 50.. sparse"]),
+    _NEXT.join([b"", b"bob", b"a" * 32, b"-", b"18446744073709551615", Range(3, 9).encode(), b"-", b"-"]),
+    _NEXT.join([b"", b"bob", b"a" * 32, b"-", b"7", b"-", _SET]),
 )
 _OPTIONS = b"authors=%s\nlogs=%s/5\nfromSeqnum=3\npayloads=true\nmaxPayload=10\nrejects=only\nwait=2.5" % (
     _AUTHOR,

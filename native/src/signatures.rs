@@ -19,7 +19,7 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// An author of fewer signatures is not worth the checks of its key: they cost about as much as one signature.
 pub const FEWEST: usize = 8;
 /// Signatures of a batch. The 64 checks of sums cost as much for fewer.
-const MOST: usize = 1024;
+const MOST: usize = 4096;
 /// Sums of random subsets that are checked. A batch with a torsion point among its R passes one with 1/2 at most.
 const SUMS: usize = 64;
 /// Members of a batch whose R are checked one by one, and not by sums: 64 checks cost as much as those of 64 members.

@@ -17,7 +17,8 @@
     ├── ProtocolError
     │   ├── LocalProtocolError     the caller did something that the protocol's state forbids
     │   └── RemoteProtocolError    the peer broke the protocol: drop the connection
-    │       └── FeatureRefused     ... or may do what it did, but this node was set not to accept it
+    │       ├── FeatureRefused     ... or may do what it did, but this node was set not to accept it
+    │       └── WrongClump         ... or is of another clump than this node
     ├── StoreError
     │   ├── StoreLocked, StoreMissing
     │   ├── StoreFull
@@ -166,6 +167,10 @@ class RemoteProtocolError(ProtocolError):
 
 class FeatureRefused(RemoteProtocolError):
     """The peer uses a feature that this node was set not to accept. It could not know that, so it is not punished."""
+
+
+class WrongClump(RemoteProtocolError):
+    """The two sides have different clumps. It costs a penalty, because otherwise anybody could try clumps."""
 
 
 class StoreError(CulmError):

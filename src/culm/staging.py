@@ -10,8 +10,6 @@ next writer in the same folder deletes it.
 import errno
 import fcntl
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,7 +78,7 @@ def _staged(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 def _made(folder: Path, make: Callable[[Path], None]) -> tuple[Path, int]:
     """Make a staging file or folder; return its path and the descriptor that holds its lock."""
     for _ in range(_ATTEMPTS):
-        path = folder / _NAMES.replace("*", secrets.token_hex(4))
+        path = folder / _NAMES.replace("*", os.urandom(4).hex())
         with suppress(FileExistsError):
             make(path)
             if (lock := _lock(path)) is not None:
@@ -122,6 +120,8 @@ def _sweep(folder: Path) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir():
+        import shutil  # noqa: PLC0415 - most programs delete no folder, and it brings all formats of archives
+
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from culm import Identity, Node
 from culm.app import Holding
 from culm.errors import ConfigError
+from culm.node.sharing.turns import Share
 
 if TYPE_CHECKING:
     from culm.testing import World, WorldNode
@@ -77,6 +78,28 @@ async def test_parts(culm_world: World) -> None:
             await carol.until_held(large)
     assert await carol.until_held(await carol.append(2, "another log"), peers=0) == []
     assert last.seq == 3
+
+
+async def test_what_a_receipt_costs(
+    culm_world: World, culm_pair: tuple[WorldNode, WorldNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry that is offered, fetched and acknowledged takes ten turns on threads at both nodes together."""
+    alice, bob = culm_pair
+    entry = await alice.append(1, "first")
+    await culm_world.arrived(entry, bob)
+    await asyncio.sleep(5)
+    turns, run = [0], Share.run
+
+    async def counted(self: Share, *call: Any) -> Any:
+        turns[0] += 1
+        return await run(self, *call)
+
+    monkeypatch.setattr(Share, "run", counted)
+    for _ in range(20):
+        entry = await alice.append(1, bytes(200))
+        await asyncio.sleep(1)
+    await alice.until_held(entry)
+    assert turns[0] / 20 <= 10
 
 
 async def test_a_log_of_another(culm_world: World) -> None:

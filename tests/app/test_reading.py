@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from culm.app import reading
 from culm.app.reading import Reads
 from culm.bamboo import Identity
 from culm.errors import StoreError
@@ -47,7 +46,6 @@ def test_small_reads_stay_on_the_loop(path: Path) -> None:
 def test_a_slow_disk_sends_reads_to_the_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a slow read the next ones go to the thread for half a second, and then the loop is tried again."""
     now = 100.0
-    monkeypatch.setattr(reading, "clock", lambda: now)
 
     def slow(_: ToolStore) -> None:
         nonlocal now
@@ -55,6 +53,7 @@ def test_a_slow_disk_sends_reads_to_the_thread(path: Path, monkeypatch: pytest.M
 
     async def body() -> None:
         nonlocal now
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
         reads = Reads.open(path)
         here = threading.get_ident()
         await reads.small(slow)
@@ -71,7 +70,6 @@ def test_a_slow_disk_sends_reads_to_the_thread(path: Path, monkeypatch: pytest.M
 def test_a_slow_read_that_fails_counts(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read that took long and then failed sends the next one to the thread, too."""
     now = 100.0
-    monkeypatch.setattr(reading, "clock", lambda: now)
 
     def fail(_: ToolStore) -> None:
         nonlocal now
@@ -79,6 +77,7 @@ def test_a_slow_read_that_fails_counts(path: Path, monkeypatch: pytest.MonkeyPat
         raise StoreError("the disk cannot be read")
 
     async def body() -> None:
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
         reads = Reads.open(path)
         with pytest.raises(StoreError, match="cannot be read"):
             await reads.small(fail)

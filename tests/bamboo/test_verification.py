@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from culm.bamboo import (
     Identity,
     PayloadHasher,
     are_authentic,
+    check_ahead,
     check_payload,
     check_signature,
     is_authentic,
@@ -22,6 +24,9 @@ from culm.bamboo import (
 from culm.bamboo.entry import encode_unsigned
 from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch
 from culm.testing import build_log, tampered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LOG = build_log(40)
 GROUP_ORDER = 2**252 + 27742317777372353535851937790883648493
@@ -90,6 +95,26 @@ def test_many_at_once(count: int, threads: int | None) -> None:
     entries = [Entry.decode(tampered(entry)) if rng.random() < 0.3 else entry for entry in entries]
 
     assert [is_authentic(entry) for entry in entries] == are_authentic(entries, threads)
+
+
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_ahead(threads: int | None) -> None:
+    """Each batch comes with its own verdicts, in order, and at most one batch is made ahead of the one dealt with."""
+    rng = random.Random(7)
+    entries = [Entry.decode(tampered(entry)) if rng.random() < 0.3 else entry for entry in LOG.entries]
+    batches = [entries[at : at + size] for at, size in ((0, 1), (1, 0), (1, 25), (26, 14))]
+    made: list[int] = []
+
+    def making() -> Iterator[list[Entry]]:
+        for number, batch in enumerate(batches):
+            made.append(number)
+            yield batch
+
+    for number, (batch, verdicts) in enumerate(check_ahead(making(), list, threads)):
+        assert batch == batches[number]
+        assert verdicts == [is_authentic(entry) for entry in batch]
+        assert len(made) <= number + 2
+    assert made == [0, 1, 2, 3]
 
 
 def test_payload() -> None:

@@ -12,6 +12,7 @@ import pytest
 from culm import Identity, SQLiteStore
 from culm.bamboo import known
 from culm.testing import build_log
+from culm.wire.places import author_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,8 @@ def test_forks(culm: Culm) -> None:
     with SQLiteStore(culm.home / "store.db") as store:
         store.add([*theirs.items(), (theirs.make(3, b"other"), b"other")])
     assert problems(culm) == []
-    assert "1 log of other authors forked" in culm("doctor").out
+    name = f"{author_text(theirs.identity.public)}/0"
+    assert f"1 log of other authors forked: {name}\n" in culm("doctor").out
     mine = build_log(1, seed=6)
     secret = mine.identity.seed.hex()
     (culm.home / "secret").write_text(secret)

@@ -12,6 +12,7 @@ import pytest
 
 from culm import SQLiteStore
 from culm.testing import build_log
+from culm.wire.places import author_text
 from tests.cli.culm import Culm, start
 from tests.patience import PATIENCE
 
@@ -344,14 +345,30 @@ def test_an_allow_list_goes_for_a_running_node(culm: Culm) -> None:
 
 
 def test_a_sync_that_finds_a_fork(culm: Culm, tmp_path: Path) -> None:
-    """A fork is the author's doing: the sync that finds it has done its work, and ends with 0 and a warning."""
+    """A fork is the author's doing: the sync that finds it has done its work, and ends with 0 and a warning.
+
+    The warning names the log, by its author's name here, and the entry. The next sync finds nothing new, and is silent.
+    """
     log, bob = build_log(10), culm.at("bob")
     bob("init")
     other = log.make(6, b"other")
     for home, entries in ((culm, [*log.entries, other]), (bob, log.entries[:5])):
         (tmp_path / "file").write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in entries))
         home("import", tmp_path / "file", "--clump", "x")
+    key = author_text(log.identity.public)
+    bob("name", key, "mallory")
+    carol = culm.at("carol")
+    carol("init")
     with serving(culm.home) as (url, _):
-        done = bob("sync", url, "--clump", "x")
-    assert (done.code, "warning: found 1 new fork proof; see: culm logs\n" in done.err) == (0, True)
+        done, again = bob("sync", url, "--clump", "x"), bob("sync", url, "--clump", "x")
+        told = carol("sync", url, "--clump", "x", "--json").json
+    assert (done.code, done.err) == (
+        0,
+        (
+            f"warning: mallory/0 ({key[:8]}) is forked at entry 6: its author signed two histories; what comes before"
+            " that entry stays valid, nothing from it on is trusted; culm doctor says what to do\n"
+        ),
+    )
+    assert (again.code, again.err) == (0, "")
     assert {log["forked_at"] for log in bob("logs", "--json").json} == {6}
+    assert told["forked"] == [f"{key}/0/6"]

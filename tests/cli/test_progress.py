@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from culm import SQLiteStore
-from culm.cli.progress import Meter, duration_text, progress_bar, sync_progress, with_progress
+from culm.cli.progress import Meter, duration_text, progress_bar, sync_progress, tell_wrong, with_progress
+from culm.node.home import Home
 from culm.node.sessions.stats import SessionStats
+from culm.node.sync import SyncSummary
 from culm.testing import build_log
+from culm.wire.places import author_text
 from tests.cli.culm import Culm, start
 from tests.cli.test_network import serving
 
@@ -133,3 +136,17 @@ def test_a_slow_sync_tells_how_far_it_is(culm: Culm, scheme: str) -> None:
     assert received == sorted(received)
     # A peer that proposals bring everything of does not say beforehand how much that is.
     assert any(line["entries_total"] == (None if scheme == "proposals" else 400) for line in lines)
+
+
+def test_what_went_wrong(culm: Culm, capsys: pytest.CaptureFixture[str]) -> None:
+    """Refusals and forks are told with the names of the authors; of many forks the first ones, and how many more."""
+    author = bytes(range(32))
+    culm("name", author_text(author), "mallory")
+    log, shown = (author, 7), f"({author_text(author)[:8]})"
+    places = [f"{author_text(author)}/7/3: its size differs", "the waiting area is full: no room"]
+    forked = {(author, number): 3 for number in range(25)}
+    tell_wrong(Home(culm.home), SyncSummary(refused=places, forked=forked))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [f"refused mallory/7/3 {shown}: its size differs", f"refused {places[1]}"]
+    assert lines[2 + log[1]].startswith(f"warning: mallory/7 {shown} is forked at entry 3: ")
+    assert (len(lines), lines[-1]) == (23, "warning: 5 more logs are forked; culm logs shows which")

@@ -50,6 +50,21 @@ def test_local_commands_load_no_node(tmp_path: Path, call: list[str]) -> None:
     assert set() == heavy & loaded
 
 
+def test_a_check_needs_little(tmp_path: Path) -> None:
+    """``culm check`` takes about as long as an interpreter needs to start: no home, no store, no threads, no log."""
+    loaded = loaded_by(tmp_path, "check", "nothing")
+    assert "culm.bamboo.entryproof" in loaded
+    assert {
+        "culm.store",
+        "culm.node",
+        "sqlite3",
+        "asyncio",
+        "logging",
+        "concurrent.futures",
+        "secrets",
+    } & loaded == set()
+
+
 def test_every_command_of_the_table_runs() -> None:
     """A module gives each of its commands in the table a function to run, and no others; each group has commands."""
     for module, commands in COMMANDS.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -24,6 +25,35 @@ def test_each_test_that_is_named_exists() -> None:
     named = set(_NAMED.findall(PAGE))
     assert named
     assert set() == named - {(file, name) for file, _ in named for name in _functions(file)}
+
+
+def test_each_limit_exists() -> None:
+    """A name in the table of limits is that of something in the code."""
+    table = PAGE.partition("## Limits\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]*`) \|", table, re.MULTILINE)
+    assert len(cells) > 50
+    for cell in cells:
+        whole = ""
+        for name in re.findall(r"`([^`]+)`", cell):
+            # ".x", or "X" alone, stands for another name in the same place as the one before it.
+            whole = name if name.count(".") and name[0] != "." else f"{whole.rpartition('.')[0]}.{name.lstrip('.')}"
+            assert _is_there(f"culm.{whole}"), name
+
+
+def _is_there(name: str) -> bool:
+    """Whether there is something of this name in a module, or in a class of one."""
+    value: object = import_module("culm")
+    module = "culm"
+    for part in name.split(".")[1:]:
+        module = f"{module}.{part}"
+        if not hasattr(value, part):
+            try:
+                value = import_module(module)
+            except ModuleNotFoundError:
+                return False
+        else:
+            value = getattr(value, part)
+    return True
 
 
 @cache

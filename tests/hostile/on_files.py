@@ -24,8 +24,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from culm.bamboo import Identity
+from culm.bamboo.entryproof import MAGIC, EntryProof
+from culm.node.home import Home
+from culm.sealing.header import tag_of
+from culm.sealing.mark import FIRST_LINE
 from culm.store import SQLiteStore
-from culm.testing.builders import build_log
+from culm.testing.builders import LogBuilder, build_log
+from culm.wire.invitation import Invitation
+from culm.wire.places import author_text
 from tests.hostile.attack import Attack, Field
 
 if TYPE_CHECKING:
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 _MOST_SECONDS, _MOST_MB = 20.0, 400.0  # CPU of one command, imports included, and the most memory that it held
 _PATIENCE, _LOOK_SECONDS = 50.0, 0.01
 _MANIFEST_BYTES = 45_000_000
+_LARGE_BYTES = 300_000_000
 
 
 def _run(folder: Path, *arguments: str) -> str:
@@ -167,10 +175,98 @@ async def other_types(_: Field) -> str:
     return await _refused(prepare)
 
 
+async def proofs(_: Field) -> str:
+    """Gives proofs that claim the largest numbers, and payloads of 300 MB that the author signed, or did not."""
+
+    def prepare(folder: Path) -> list[list[str]]:
+        log, liar = build_log(5), LogBuilder(Identity(bytes(32)))
+        liar.entries.append(liar.make(1, b"", size=_LARGE_BYTES))
+        short = EntryProof(tuple(log.entries[seq - 1] for seq in (1, 4, 5)), 4, has_payload=True).encode()
+        files = {
+            "numbers": MAGIC + bytes([4]) + bytes(32) + b"\xff" * 9 + b"\xff" * 8 + b"\xfe" + b"\x01" + bytes(200_000),
+            "longer": short,
+            "signed": EntryProof((liar.entries[0],), 1, has_payload=True).encode(),
+        }
+        for name, head in files.items():
+            with (folder / name).open("wb") as file:
+                file.write(head)
+                file.truncate(len(head) + _LARGE_BYTES)
+        return [["check", name] for name in files]
+
+    return await _refused(prepare)
+
+
+async def invitations(_: Field) -> str:
+    """Gives invitations that are far too long, are cut off, or have another checksum."""
+
+    def prepare(_: Path) -> list[list[str]]:
+        right = Invitation(bytes(range(32)), (("127.0.0.1", 1),), clump=b"x" * 255).url()
+        wrong = right[:-1] + ("0" if right[-1] != "0" else "1")
+        return [["join", text] for text in (right[:8] + "0" * 100_000, right[:-40], wrong, right + right)]
+
+    return await _refused(prepare)
+
+
+async def sealed_payloads(_: Field) -> str:
+    """Publishes payloads whose headers never end, name 1,000 readers, or demand the work of a passphrase."""
+
+    def prepare(folder: Path) -> list[list[str]]:
+        me, author = _a_home(folder), Identity(bytes(range(32)))
+        stanza = f"-> ssh-ed25519 {tag_of(me.public)} {'A' * 43}\n{'A' * 43}\n".encode()
+        end = b"--- " + b"A" * 43 + b"\n" + bytes(1000)
+        payloads = [
+            FIRST_LINE + stanza * (16_000_000 // len(stanza)),
+            FIRST_LINE + stanza * 10_000 + end,
+            FIRST_LINE + stanza * 1000 + end,
+            FIRST_LINE + b"-> scrypt " + b"A" * 22 + b" 40\n" + b"A" * 43 + b"\n" + end,
+            FIRST_LINE + b"-> " + b"x" * 16_000_000,
+        ]
+        with SQLiteStore(folder / "home" / "store.db") as store:
+            for payload in payloads:
+                store.append(author, 1, [payload])
+        place = f"{author_text(author.public)}/1"
+        return [["show", f"{place}/{seq}", "--payload"] for seq in range(1, len(payloads) + 1)]
+
+    return await _refused(prepare)
+
+
+async def lists_of_readers(_: Field) -> str:
+    """Publishes lists of readers of 64 MB, of 2,000 readers, and of one key again and again."""
+
+    def prepare(folder: Path) -> list[list[str]]:
+        _a_home(folder)
+        author, head = Identity(bytes(range(32))), b"culm-group 1\n"
+        many = (author_text(Identity(number.to_bytes(32)).public).encode() + b"\n" for number in range(2000))
+        lists = [
+            head + bytes(64_000_000),
+            head + b"".join(many),
+            head + (author_text(author.public) + "\n").encode() * 9,
+        ]
+        with SQLiteStore(folder / "home" / "store.db") as store:
+            for log, payload in enumerate(lists):
+                store.append(author, log, [payload])
+        place = author_text(author.public)
+        return [["append", "1", "--text", "x", "--for", f"{place}/{log}"] for log in range(len(lists))]
+
+    return await _refused(prepare)
+
+
+def _a_home(folder: Path) -> Identity:
+    """A home with an identity, in which others' entries are put."""
+    me, home = Identity(b"m" * 32), Home(folder / "home")
+    home.create()
+    home.add_identity("default", me, None)
+    return me
+
+
 ATTACKS = [
     Attack("file", "store with triggers", triggers, None, gets="^refused$", is_quick=False),
     Attack("file", "archive with links", links, None, gets="^refused$"),
     Attack("file", "archive with a huge list", huge_manifests, None, gets="^refused$", is_quick=False),
     Attack("file", "pipes", pipes, None, gets="^refused$", is_quick=False),
     Attack("file", "Parquet of other types", other_types, None, gets="^refused$", is_quick=False),
+    Attack("file", "proofs", proofs, None, gets="^refused$", is_quick=False),
+    Attack("file", "invitations", invitations, None, gets="^refused$", is_quick=False),
+    Attack("file", "sealed payloads", sealed_payloads, None, gets="^refused$", is_quick=False),
+    Attack("file", "lists of readers", lists_of_readers, None, gets="^refused$", is_quick=False),
 ]

@@ -21,6 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
+import pytest
+
 from bench.harness import say
 from tests.mutants.operators import Mutant, mutants
 from tests.test_coverage_map import TESTED_IN, modules, namesakes
@@ -115,8 +117,10 @@ class Runner:
             )
         except subprocess.TimeoutExpired:
             return f"no end after {limit:.0f} s"
+        if done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):  # No test of these is quick.
+            return None
         lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))]
-        return "\n".join(lines[-3:] or [done.stderr]) if done.returncode else None
+        return "\n".join(lines[-3:] or [done.stderr])
 
 
 def main(arguments: list[str]) -> int:
@@ -137,11 +141,11 @@ def main(arguments: list[str]) -> int:
     by_stage: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="culm-mutants-") as folder, ThreadPoolExecutor(options.jobs) as pool:
         runner = Runner(Path(folder), options.jobs)
-        for mutant, killer in zip(candidates, pool.map(runner.kill, candidates), strict=True):
+        for number, (mutant, killer) in enumerate(zip(candidates, pool.map(runner.kill, candidates), strict=True), 1):
             by_stage["nobody" if killer is None else killer] += 1
+            say(f"{number:4} {'survives' if killer is None else 'killed'}: {mutant.key} (line {mutant.line})")
             if killer is None:
                 survivors.append(mutant)
-                say(f"survives: {mutant.key} (line {mutant.line})")
     killed = len(candidates) - len(survivors)
     for stage, count in by_stage.most_common():
         say(f"{count:5} killed by {stage}")

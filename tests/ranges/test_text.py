@@ -115,3 +115,10 @@ def test_sizes_that_nothing_has() -> None:
     """A least size above the greatest leaves metadata only."""
     assert read_range("1..10 sizes 10..9") == Range(1, 10, payloads=False)
     assert read_size("1GiB") == 2**30
+
+
+@pytest.mark.parametrize("text", ["", "kB", "1foo", "0foo", "0 kB", "-1", "1.5MB", f"{2**64}", f"{2**54}KiB"])
+def test_what_is_no_size(text: str) -> None:
+    """A text with another unit, or above the largest number, is no size; nor is nothing of another unit."""
+    with pytest.raises(ConfigError, match="is not a size"):
+        read_size(text)

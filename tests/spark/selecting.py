@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 from culm.bamboo import path, spine
 from culm.ranges import Range
 from culm.spark.batches import pack
+from culm.spark.plan.given import REQUESTS, Given
 from culm.spark.runtime.here import HereTable, rows_of
-from culm.spark.select import held as select_held
 from culm.spark.select import items as select_items
-from culm.spark.select import pages as select_pages
 from culm.spark.select import pieces as select_pieces
 from culm.spark.select import places as select_places
-from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import Gap
-from culm.spark.select.requests import Given
+from culm.spark.select.places import REASONS, Gap, Missing, merged
 from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
 from tests.spark import local
@@ -33,10 +30,10 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_held, select_items, select_pieces, select_places)
+MODULES = (pack, select_items, select_pieces)
 """Those that hold the size of a block."""
 
-PAGED = (select_pages, select_held, select_pieces, select_places)
+PAGED = (select_places, select_pieces)
 """Those that hold the size of a page."""
 
 Numbers = dict[tuple[str, bytes, int], set[int]]
@@ -60,9 +57,22 @@ def random_range(draw: random.Random, newest: int) -> Range:
 def given(requests: Iterable[Request]) -> list[Given]:
     """Requests as they are given."""
     return [
-        Given(requester, author, None, str(log_id), item.encode(), None, None)
-        for requester, author, log_id, item in requests
+        request(requester, author, log=str(log_id), one=item.encode()) for requester, author, log_id, item in requests
     ]
+
+
+def request(
+    requester: str | None,
+    author: bytes | str,
+    text: str | None = None,
+    *,
+    log: str | None = "0",
+    one: bytes | None = None,
+    several: bytes | None = None,
+) -> Given:
+    """A row of a table of requests: an author as bytes or text, ranges as text, bytes of one range, or of a set."""
+    key, name = (author, None) if isinstance(author, bytes) else (None, author)
+    return Given(REQUESTS, requester, key, name, log, one, several, text, None, None)
 
 
 # -- what they denote, says the store ---------------------------------------------------------------------------

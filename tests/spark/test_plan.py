@@ -481,7 +481,7 @@ def test_bad_rows_are_rejects(spark: SparkSession) -> None:
 def test_wrong_tables_are_refused(spark: SparkSession) -> None:
     """Missing columns, wrong types and senseless capacities are one line, before any job."""
     good = table(spark, [("a", 1, "1..5")])
-    with pytest.raises(ConfigError, match="the table 'have' has no column 'ranges'"):
+    with pytest.raises(ConfigError, match="the table 'have' needs a column 'ranges'"):
         plan(spark, good.drop("ranges"), good)
     with pytest.raises(ConfigError, match="the column 'log_id' of the table 'want' cannot be of the type DOUBLE"):
         plan(spark, good, good.selectExpr("peer", "author", "CAST(log_id AS DOUBLE) AS log_id", "ranges"))

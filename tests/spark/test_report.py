@@ -29,7 +29,7 @@ from culm.spark.report.numbers import (
     AuthorNumbers,
     LogNumbers,
 )
-from culm.spark.report.view import short, shown
+from culm.spark.report.page import short, shown
 from culm.spark.runtime import columns, shell
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.verdicts import Verdict
@@ -89,9 +89,7 @@ def add_rows(folder: Path, rows: Sequence[Mapping[str, Any]], rejects: Sequence[
         schema = pa.schema([field for field in columns.schema(table) if field.name != "certified"])
         arrays = [pa.array([row.get(field.name) for row in given_rows], field.type) for field in schema]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), folder / name / "more.parquet")
-    stages = [{"name": HOSTILE, "seconds": 1.5, "cpu_seconds": 3}, {"name": "b"}, "no stage"]
-    summary = {"entries": 123_456, "seconds": 2.0, "cpu_seconds": 4.5, "stages": stages}
-    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "summary.json").write_text(json.dumps({"entries": 123_456, "seconds": 2.0}))
 
 
 def seen(text: str) -> str:
@@ -159,7 +157,7 @@ def made(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def all_numbers(output: Path) -> dict[str, list[str]]:
     """All tables of a report, but for the times; their rows in an order of their own."""
-    names = {path.name for path in (output / "numbers").iterdir()} - {"cost.parquet"}
+    names = {path.name for path in (output / "numbers").iterdir()}
     return {name: sorted(map(repr, pq.read_table(output / "numbers" / name).to_pylist())) for name in names}
 
 
@@ -395,11 +393,10 @@ class TestPage:
         assert any("50 of 310 rows" in caption for caption, _ in made.page.tables)
 
     def test_it_says_what_it_is_about(self, made: Made) -> None:
-        """Where the summary counts more than the table has, the page says so; and what the verification has cost."""
+        """Where the summary counts more than the table has, the page says so; and how long the verification took."""
         assert "summary counts 123,456 entries" in made.page.text
         assert ["verification, seconds from start to end", "2.0"] in made.page.table("Time")
         assert not [row for row in made.page.table("Time") if row[0].startswith("ent")]  # of how many is not known
-        assert [["1.5", "3.0"], ["\N{EN DASH}"] * 2] == [row[1:] for row in made.page.table("Stages")]
 
     def test_hostile_text_is_harmless(self, made: Made) -> None:
         """Reasons and names of files are text, and what cannot be seen in them is written out."""

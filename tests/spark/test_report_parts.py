@@ -16,9 +16,9 @@ from markupsafe import Markup
 
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
-from culm.spark.report import portions as portioning
-from culm.spark.report.counts import completeness, cost, growth, lengths
+from culm.spark.report import queries
 from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
+from culm.spark.report.job import completeness, growth, lengths
 from culm.spark.report.numbers import (
     CoverageNumbers,
     ForkNumbers,
@@ -27,9 +27,8 @@ from culm.spark.report.numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report.page import page
+from culm.spark.report.page import LogView, page, pieces, portions, share, short, shown
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
-from culm.spark.report.view import LogView, pieces, portions, share, short, shown
 from culm.spark.runtime import columns
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
@@ -48,7 +47,7 @@ def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
 def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
-    found = coverage({(row["author"], row["log_id"]) for row in rows})(stretches(table))
+    found = coverage(stretches(table), {(row["author"], row["log_id"]) for row in rows})
     return list(columns.rows(CoverageNumbers, found.to_batches()))
 
 
@@ -121,8 +120,8 @@ def test_spark_gives_steps_whole_logs(keys: list[tuple[int, int]], rows: int) ->
     keys.sort()
     given = {"author": [bytes([author]) for author, _ in keys], "log": [log for _, log in keys]}
     table = pa.table({"author": pa.array(given["author"], pa.binary()), "log": pa.array(given["log"], pa.int64())})
-    with mock.patch.object(portioning, "_STEP_ROWS", rows):
-        found = list(portioning._whole_logs(table.to_batches(max_chunksize=3)))
+    with mock.patch.object(queries, "_STEP_ROWS", rows):
+        found = list(queries._whole_logs(table.to_batches(max_chunksize=3)))
     assert given == (pa.Table.from_batches(found, table.schema)).to_pydict()
     ends = [(batch.slice(at, 1).to_pylist()[0]) for batch in found for at in (0, len(batch) - 1)]
     assert all(before != after for before, after in zip(ends[1::2], ends[2::2], strict=False))
@@ -202,7 +201,7 @@ def test_a_page_of_hostile_numbers() -> None:
         rejects=[RejectNumbers(HOSTILE * 99, None, 1, None)] * 50,
         reasons=[ReasonNumbers(HOSTILE, HOSTILE, 5)] * 30,
         totals=replace(oracle.totals({}, 0), entries=10**12, invalid=10**12),
-        said={"entries": HOSTILE, "seconds": float("nan"), "stages": {}},
+        said={"entries": HOSTILE, "seconds": float("nan")},
     )
     html = page(numbers)
     found = oracle.Page(html)
@@ -217,5 +216,5 @@ def test_a_page_of_hostile_numbers() -> None:
 
 def test_counts_of_nothing() -> None:
     """Small tables of no rows."""
-    assert ([], [], []) == (growth([]), lengths([]), cost({}))
+    assert ([], []) == (growth([]), lengths([]))
     assert 11 == len(completeness([]))

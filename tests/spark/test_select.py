@@ -27,9 +27,8 @@ from culm.spark.select import places as select_places
 from culm.spark.select import select_entries
 from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
-from culm.spark.select.gaps import REASONS
 from culm.spark.select.job import run_select
-from culm.spark.select.requests import Given
+from culm.spark.select.places import REASONS
 from culm.spark.verification import gather
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
@@ -38,7 +37,7 @@ from culm.wire.places import author_text
 from tests.bamboo import oracle
 from tests.spark import local, selecting
 from tests.spark.random_logs import RandomLogs
-from tests.spark.selecting import Request, Selected, Wanted, expected, given, numbers_of, random_range
+from tests.spark.selecting import Request, Selected, Wanted, expected, given, numbers_of, random_range, request
 from tests.spark.verification.test_steps import rows_of
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ def block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(module, "BLOCK_BITS", bits)
     for module in selecting.PAGED:
         monkeypatch.setattr(module, "PAGE_BITS", 1)
-    monkeypatch.setattr(select_places, "NARROW_PAGES", 2)
     return bits
 
 
@@ -189,18 +187,18 @@ def test_requests_that_cannot_be_read() -> None:
     log = build_log(3)
     author, text = log.identity.public, author_text(log.identity.public)
     several = RangeSet([Range(1), Range(3, payloads=False)])
-    rows: list[Given] = [
-        Given("a", author, None, "0", None, several.encode(), None),
-        Given("b", None, text, "0", None, None, "2..3; 1 metadata"),
-        Given("c", author, None, "0", None, None, "nothing"),
-        Given("d", author[:5], None, "0", None, None, "1"),
-        Given("e", None, "nobody", "0", None, None, "1"),
-        Given("f", author, None, "1.5", None, None, "1"),
-        Given("g", author, None, None, None, None, "1"),
-        Given("h", author, None, "0", None, None, None),
-        Given("i", author, None, "0", b"\x80\x02\x01", None, None),
-        Given(None, author, None, "0", None, None, "1"),
-        Given("k", author, None, "0", None, b"\x01\x00", None),
+    rows = [
+        request("a", author, several=several.encode()),
+        request("b", text, "2..3; 1 metadata"),
+        request("c", author, "nothing"),
+        request("d", author[:5], "1"),
+        request("e", "nobody", "1"),
+        request("f", author, "1", log="1.5"),
+        request("g", author, "1", log=None),
+        request("h", author),
+        request("i", author, one=b"\x80\x02\x01"),
+        request(None, author, "1"),
+        request("k", author, several=b"\x01\x00"),
     ]
     selected = Selected(local.found_rows(entry.encoded for entry in log.entries), rows)
     assert {("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("b", 3)} == {

@@ -135,3 +135,14 @@ def test_the_look_is_bounded(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
     assert not counts.all_counted
     some = store.gaps(line).count(Wanted(((1, 15), (30, MAX_U64)), None))
     assert (None, None) == (some.entries_missing, some.entries_unasked)
+
+
+def test_a_cell_of_many_waiting_entries(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries that wait for their path are held: a cell of more of them than are looked at lacks nothing."""
+    monkeypatch.setattr(gaps, "MOST_LOOKED", 4)
+    log = build_log(40, seed=3)
+    store.add([item for item in log.items() if item[0].seq < 3 or 20 <= item[0].seq < 30])
+    line = store.survey().line((log.identity.public, 0))
+    assert line is not None
+    assert line.waiting == 10
+    assert [Lack.NOTHING, Lack.MISSING] == store.gaps(line).cells(EVERYTHING, [(20, 29), (30, 33)])

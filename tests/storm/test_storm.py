@@ -48,6 +48,7 @@ def test_what_there_is_in_these_seeds() -> None:
     assert {None, *Dialect} == {node.dialect for plan in plans for node in plan.nodes}
     for role in ("stateless", "relay", "keeps_peers"):
         assert {True, False} == {getattr(node, role) for plan in plans for node in plan.nodes}
+    assert {True, False} == {bool(node.quotas) for plan in plans for node in plan.nodes}
     bridges = [link for plan in plans for link in plan.links if link.callee_clump != link.clump]
     assert bridges
     assert {CLUMPS[:1], CLUMPS[1:], CLUMPS} == {node.clumps for plan in plans for node in plan.nodes}
@@ -112,6 +113,13 @@ def test_a_log_that_leaves_its_clump(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("culm.store.provenance.Provenance.has_clump_beside", lambda *_: False)
     failed = run_seed(A_SEED_OF_TWO_CLUMPS).failures[0]
     assert failed.text.endswith(", where nobody has published it")
+
+
+@pytest.mark.slow
+def test_what_is_wrong_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a last look at the stores finds is told as any other failure."""
+    monkeypatch.setattr("storm.content.check_at_rest", lambda world, member: world.fail(f"{member} is made up"))
+    assert [failed.text for failed in run_seed(A_CULM_SEED).failures] == ["a is made up", "b is made up"]
 
 
 @pytest.mark.slow

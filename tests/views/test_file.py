@@ -6,16 +6,21 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING, Any
 
+import cbor2
 import pytest
 
 from culm.bamboo import Entry
 from culm.errors import ConfigError, StoreError
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder
-from culm.views import Rejected, View, ViewFile, decode_text, undo
+from culm.views import Rejected, View, ViewFile, decode_text, decode_with, undo
 from tests.quick import rounds
 from tests.views.thread import THREAD, log_of, payload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LINES = View(
     "CREATE TABLE lines (text TEXT)",
@@ -146,6 +151,38 @@ def test_the_end_of_a_log_costs_one_entry(tmp_path: Path, store: SQLiteStore) ->
         assert (changes.applied, changes.repeated, changes.rebuilt) == (1, 0, False)
 
 
+def test_a_new_entry_is_no_look_at_everything(
+    tmp_path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an entry costs that takes little back does not grow with the number of entries that are known."""
+    connect, made = sqlite3.connect, list[sqlite3.Connection]()
+
+    def noting(*call: Any, **named: Any) -> sqlite3.Connection:
+        made.append(connect(*call, **named))
+        return made[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noting)
+    logs, steps = [log_of(number) for number in (1, 2)], [0]
+    costs = []
+    with ViewFile(tmp_path / "view.db", THREAD, store) as view:
+        rows = made[-1]
+        for _ in range(4):
+            for number in range(300):
+                for log in logs:
+                    log.append(payload(f"line {number}"))
+            for log in logs:
+                store.add(log.items()[-300:])
+            view.update()
+            logs[0].append(payload("late", [logs[1].entries[-2]]))
+            store.add(logs[0].items()[-1:])
+            steps[0] = 0
+            rows.set_progress_handler(lambda: steps.__setitem__(0, steps[0] + 1), 1)  # Steps of SQLite's own machine.
+            assert view.update().repeated <= 2
+            rows.set_progress_handler(None, 1)
+            costs.append(steps[0])
+    assert max(costs) < 1.1 * min(costs)
+
+
 def test_undoing_farther_than_is_kept(tmp_path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry that belongs farther back than changes are kept makes all rows anew, and they are right."""
     monkeypatch.setattr(undo, "DEPTH", 5)
@@ -219,6 +256,43 @@ def test_only_some_logs(tmp_path: Path, store: SQLiteStore) -> None:
     with ViewFile(tmp_path / "view.db", replace(LINES, wants=lambda log: log[0] == wanted), store) as view:
         view.update()
         assert view.read("SELECT text FROM lines") == [("2",)]
+
+
+def decoded(folder: Path, store: SQLiteStore, view: View, payloads: Iterable[bytes]) -> list[tuple[object, ...]]:
+    """The rows of a log with some payloads."""
+    log = log_of(1)
+    for each in payloads:
+        log.append(each)
+    store.add(log.items())
+    with ViewFile(folder / "view.db", view, store) as file:
+        file.update()
+        return file.read("SELECT text FROM lines")
+
+
+def test_payloads_in_cbor(tmp_path: Path, store: SQLiteStore) -> None:
+    """Payloads as another library reads them; what that refuses, with an error of its own, is left out."""
+    view = replace(
+        LINES,
+        decode=decode_with(cbor2.loads, cbor2.CBORDecodeError),
+        apply=lambda rows, entry, value: _insert(rows, entry, value["text"]),
+    )
+    broken = [b"", b"\xff", b"\x81" * 10_000, b"\x5b" + b"\x7f" + b"\xff" * 7, b"\xc1\x61a"]
+    assert [("one",), ("two",)] == decoded(
+        tmp_path, store, view, [cbor2.dumps({"text": "one"}), *broken, cbor2.dumps({"text": "two"})]
+    )
+
+
+def test_payloads_of_a_type(tmp_path: Path, store: SQLiteStore) -> None:
+    """A type of msgspec is what ``apply`` gets; payloads of another shape are left out."""
+    msgspec = pytest.importorskip("msgspec")
+    line = msgspec.defstruct("line", [("text", str)])
+    view = replace(
+        LINES,
+        decode=decode_with(msgspec.json.Decoder(line).decode),
+        apply=lambda rows, entry, value: _insert(rows, entry, value.text),
+    )
+    payloads = [b'{"text": "one"}', b'{"text": 1}', b"[]", b"[" * 100_000, b"\xff", b"", b'{"text": "two"}']
+    assert [("one",), ("two",)] == decoded(tmp_path, store, view, payloads)
 
 
 @pytest.mark.parametrize(

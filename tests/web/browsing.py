@@ -48,7 +48,8 @@ for (const element of document.querySelectorAll("body *:not(svg *):not(noscript)
 return [...found];
 """
 NAMELESS = """
-const texts = (one) => [one.getAttribute("aria-label"), one.textContent, one.closest("label")?.textContent];
+const labels = (one) => [one.closest("label"), ...(one.labels ?? [])].map((label) => label?.textContent);
+const texts = (one) => [one.getAttribute("aria-label"), one.textContent, ...labels(one)];
 const name = (one) => texts(one).some((text) => text?.trim());
 return [...document.querySelectorAll("a, button, input:not([type=hidden]), select, summary, [role=button], [role=img]")]
   .filter((one) => !name(one)).map((one) => one.outerHTML.slice(0, 80));

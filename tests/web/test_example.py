@@ -1,4 +1,4 @@
-"""The example page in a real browser, of a real node: it verifies, goes on after a reload, and refuses a forgery.
+"""The example pages in a real browser: a log of a real node is verified, a proof is checked, forgeries are refused.
 
 It needs Debian's ``chromium`` and ``chromium-driver``, and the bundle that ``make web`` builds.
 """
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from culm.bamboo import Identity
+from culm.bamboo.entryproof import EntryProof
 from culm.node.home import Home
 from culm.store import SQLiteStore
+from culm.testing import build_log
 from culm.wire.places import author_text
 from tests.cli.culm import start
-from tests.web.browsing import BROWSES, BUNDLE, chromium, served, waited
+from tests.web.browsing import BROWSES, BUNDLE, FAINT, NAMELESS, chromium, served, waited
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +113,65 @@ def test_a_page_follows_a_log(browser: webdriver.Chrome, site: str, node: Node) 
     right, forged, _ = rows(browser)
     assert forged == ["8", "✗ invalid: the author has not signed it", "to be forged"]
     assert right == ["8", "✓ verified", "to be forged"]
+
+
+def answer(browser: webdriver.Chrome) -> list[str]:
+    """What the page says of a proof: its heading, and each line."""
+    found: list[str] = browser.execute_script(
+        "return [...document.querySelectorAll('#answer h2, #answer li')].map(one => one.textContent)"
+    )
+    return found
+
+
+def drop(browser: webdriver.Chrome, data: bytes) -> None:
+    """Drop a file on the page, as a person does with the mouse."""
+    browser.execute_script(_DROP, data.hex())
+
+
+_DROP = """
+const transfer = new DataTransfer();
+const bytes = Uint8Array.from(arguments[0].match(/../g), (digits) => parseInt(digits, 16));
+transfer.items.add(new File([bytes], "door.proof"));
+const said = { dataTransfer: transfer, bubbles: true, cancelable: true };
+document.getElementById("drop").dispatchEvent(new DragEvent("drop", said));
+"""
+
+
+def test_a_proof(browser: webdriver.Chrome, site: str, tmp_path: Path) -> None:
+    """A proof that is dropped on the page, or chosen, is checked there; a changed one, and another author's, is not."""
+    log = build_log(5)
+    path = (1, 4, 5)
+    proof = EntryProof(tuple(log.entries[seq - 1] for seq in path), 4, has_payload=True)
+    payload = log.payloads[proof.entry.hash]
+    right = proof.encode() + payload
+    browser.get(f"{site}/example/proof.html")
+
+    drop(browser, right)
+    waited(browser, lambda: answer(browser)[:1] == ["✓ Proved"])
+    key = author_text(log.identity.public)
+    assert answer(browser)[1:4] == [
+        f"{key} signed entry 4 of log 0.",
+        "3 signed entries link it into one history, from entry 1 to entry 5.",
+        f"Its payload is in the file: {len(payload)} bytes, which begin with: {payload.decode()}",
+    ]
+    assert "Who this author is" in answer(browser)[5]
+
+    drop(browser, right[:-1] + b"?")
+    waited(browser, lambda: answer(browser)[:1] == ["✗ Nothing is proved"])
+    assert "the hash differs" in answer(browser)[1]
+
+    (tmp_path / "door.proof").write_bytes(right)
+    browser.find_element("id", "file").send_keys(str(tmp_path / "door.proof"))
+    waited(browser, lambda: answer(browser)[:1] == ["✓ Proved"])
+    browser.find_element("id", "author").send_keys("0" * 43 + "\n")
+    waited(browser, lambda: answer(browser)[:1] == ["✗ Nothing is proved"])
+    assert answer(browser)[1] == "the proof is of another author than the one asked for"
+    browser.find_element("id", "author").clear()
+    browser.find_element("id", "author").send_keys(key + "\n")
+    waited(browser, lambda: answer(browser)[:1] == ["✓ Proved"])
+    assert answer(browser)[5] == "When the entry was written, and whether what it says is true."
+    assert browser.execute_script(FAINT) == []
+    assert browser.execute_script(NAMELESS) == []
 
 
 def test_a_page_of_another_site(browser: webdriver.Chrome, site: str, node: Node) -> None:

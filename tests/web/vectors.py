@@ -1,4 +1,4 @@
-"""What the implementation in TypeScript is compared with: adversarial logs with the verdicts of Python, and paths.
+"""What the implementation in TypeScript is compared with: adversarial logs and proofs, with Python's verdicts; paths.
 
 ``python -m tests.web.vectors FOLDER`` writes the files, as ``make web`` does. The same seed makes the same logs;
 ``--seed`` makes others.
@@ -13,11 +13,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from culm.bamboo import Entry, Identity, audit, certificate_pool, encode_varu64, lipmaa, path, spine, yamf_hash
+from culm.bamboo import (
+    Entry,
+    ForkProof,
+    Identity,
+    audit,
+    certificate_pool,
+    encode_varu64,
+    lipmaa,
+    path,
+    spine,
+    yamf_hash,
+)
 from culm.bamboo.entry import encode_unsigned
+from culm.bamboo.entryproof import EntryProof, check_proof, numbers_of
 from culm.bamboo.lipmaa import has_lipmaalink, links_across
 from culm.bamboo.verification import check_payload, is_authentic
-from culm.errors import MalformedEntry, PayloadMismatch, PayloadSizeMismatch
+from culm.errors import InvalidProof, MalformedEntry, PayloadMismatch, PayloadSizeMismatch
 from culm.intervals import At, Connection, FromGreatest, Regular, Request
 from culm.intervals.codec import push_message
 from culm.intervals.messages import ResponseCredit
@@ -29,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LOGS = 1000
+PROOFS = 100  # Right ones, and to each ten changed ones.
 
 
 @dataclass
@@ -283,6 +296,64 @@ def talks() -> list[dict[str, Any]]:
     ]
 
 
+def proofs(seed: int) -> list[dict[str, Any]]:
+    """Files with what Python makes of each: right proofs of all kinds, each with changed ones; null: refused."""
+    rng = random.Random(seed)
+    found = []
+    for _ in range(PROOFS):
+        log = _honest(rng)
+        if rng.random() < 0.2:
+            log.append(b"the end", is_end=True)
+        right = _a_proof(rng, log)
+        found += [_proved(right, log), *(_proved(_mutated(rng, right), log) for _ in range(10))]
+    return found
+
+
+def _a_proof(rng: random.Random, log: LogBuilder) -> bytes:
+    seq, top = sorted(rng.randint(1, len(log.entries)) for _ in range(2))
+    entries = tuple(log.entries[number - 1] for number in numbers_of(seq, top))
+    fork, at = None, rng.randint(1, len(log.entries))
+    if rng.random() < 0.4:  # Above the top, where it is told; at it or below, where there is no proof.
+        kinds = log.make(at, rng.randbytes(5)), log.make(at + 1, b"other link", backlink=yamf_hash(rng.randbytes(4)))
+        fork = ForkProof.of(log.entries[at - 1], rng.choice(kinds))
+    has_payload = rng.random() < 0.5
+    proof = EntryProof(entries, seq, fork, has_payload)
+    return proof.encode() + (log.payloads[proof.entry.hash] if has_payload else b"")
+
+
+def _mutated(rng: random.Random, right: bytes) -> bytes:
+    data, at = bytearray(right), rng.randrange(len(right))
+    match rng.randrange(5):
+        case 0:
+            data[at] ^= 1 << rng.randrange(8)
+        case 1:
+            del data[at : at + rng.randint(1, 64)]
+        case 2:
+            data[at:at] = rng.randbytes(rng.randint(1, 64))
+        case 3:
+            del data[at:]
+        case _:
+            data[rng.randrange(11, 50)] = rng.randrange(256)  # Among the flags and the numbers.
+    return bytes(data)
+
+
+def _proved(data: bytes, log: LogBuilder) -> dict[str, Any]:
+    try:
+        proof, payload = check_proof(data, log.identity.public)
+    except InvalidProof as error:
+        return {"file": data.hex(), "author": log.identity.public.hex(), "proved": None, "reason": str(error)}
+    shown = {
+        "seq": str(proof.entry.seq),
+        "hash": proof.entry.hash.hex(),
+        "top": str(proof.top.seq),
+        "ends": proof.top.is_end,
+        "entries": [str(entry.seq) for entry in proof.entries],
+        "forkedAt": None if proof.fork is None else str(proof.fork.position),
+        "payload": None if payload is None else payload.hex(),
+    }
+    return {"file": data.hex(), "author": log.identity.public.hex(), "proved": shown}
+
+
 def write(folder: Path, seed: int) -> None:
     """Write all files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -290,6 +361,7 @@ def write(folder: Path, seed: int) -> None:
     (folder / "logs.json").write_text(json.dumps(logs), encoding="ascii")
     (folder / "paths.json").write_text(json.dumps(paths()), encoding="ascii")
     (folder / "talks.json").write_text(json.dumps(talks()), encoding="ascii")
+    (folder / "proofs.json").write_text(json.dumps(proofs(seed)), encoding="ascii")
     numbers = [0, 247, 248, 255, 256, 65535, 65536, 2**64 - 1]
     (folder / "numbers.json").write_text(
         json.dumps([[str(number), encode_varu64(number).hex()] for number in numbers]), encoding="ascii"

@@ -22,7 +22,8 @@ export interface Entry {
   readonly hash: Bytes;
 }
 
-const PREFIX = Uint8Array.of(0, 64);
+/** What a YAMF-hash of BLAKE2b with 64 bytes begins with. */
+export const PREFIX = Uint8Array.of(0, 64);
 
 /** The YAMF-hash (66 bytes) of some bytes. */
 export function yamfHash(data: Bytes): Bytes {
@@ -32,6 +33,14 @@ export function yamfHash(data: Bytes): Bytes {
 /** Read an entry that `data` holds and nothing else; `Malformed` otherwise. */
 export function decodeEntry(data: Bytes): Entry {
   const at = new Cursor(data);
+  const entry = takeEntry(at);
+  if (at.at !== data.length) throw new Malformed(`${data.length - at.at} bytes follow the entry`);
+  return entry;
+}
+
+/** Take an entry from the front of bytes; `Malformed` if they begin with none. */
+export function takeEntry(at: Cursor): Entry {
+  const begin = at.at;
   const tag = at.byte();
   if (tag > 1) throw new Malformed(`tag ${tag} is neither 0 (regular) nor 1 (end of log)`);
   const author = at.take(32);
@@ -43,9 +52,9 @@ export function decodeEntry(data: Bytes): Entry {
   const size = at.u64();
   const payloadHash = at.hash();
   const signature = at.take(64);
-  if (at.at !== data.length) throw new Malformed(`${data.length - at.at} bytes follow the entry`);
-  const hash = yamfHash(data);
-  return { isEnd: tag === 1, author, logId, seq, lipmaalink, backlink, size, payloadHash, signature, encoded: data, hash };
+  const encoded = at.data.subarray(begin, at.at);
+  const hash = yamfHash(encoded);
+  return { isEnd: tag === 1, author, logId, seq, lipmaalink, backlink, size, payloadHash, signature, encoded, hash };
 }
 
 /** An entry of its fields: its bytes are put together, and hashed. */

@@ -4,4 +4,5 @@ export { type Entry, assemble, checkPayload, decodeEntry, linksOf, yamfHash } fr
 export { type Judged, Judge, PROTOCOL, follow } from "./follow.ts";
 export { type Event, Reader } from "./intervals.ts";
 export { certificatePool, hasLipmaalink, linksAcross, lipmaa, path, spine } from "./lipmaa.ts";
+export { type Proof, NotProved, checkProof } from "./proof.ts";
 export { bestCheck, byNoble, byWebCrypto, isAuthentic, type Check } from "./signatures.ts";

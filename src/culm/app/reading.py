@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from culm.node.storage.worker import StoreWorker
-from culm.node.surroundings import clock
 from culm.store import SQLiteStore, ToolStore
 
 # Of a small read. From memory it computes for a tenth of a millisecond, but may have to wait as long as the interpreter
@@ -57,6 +56,7 @@ class Reads:
 
     async def small(self, function: Callable[Concatenate[ToolStore, _P], _T], *args: _P.args, **named: _P.kwargs) -> _T:
         """The same for a function that reads a few pages at most: on the event loop, as long as reading is quick."""
+        clock = asyncio.get_running_loop().time
         began = clock()
         if began < self._on_thread_until:
             return await self.run(function, *args, **named)

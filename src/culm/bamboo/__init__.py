@@ -13,6 +13,7 @@ from culm.bamboo.lipmaa import certificate_pool, has_lipmaalink, linkers, lipmaa
 from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
 from culm.bamboo.verification import (
     are_authentic,
+    check_ahead,
     check_payload,
     check_payload_digest,
     check_signature,
@@ -35,6 +36,7 @@ __all__ = [
     "are_authentic",
     "audit",
     "certificate_pool",
+    "check_ahead",
     "check_payload",
     "check_payload_digest",
     "check_signature",

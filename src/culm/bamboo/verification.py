@@ -14,11 +14,11 @@ order. A link that does not fit is a fork (``culm.bamboo.forks``).
 """
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from math import ceil
+from typing import TYPE_CHECKING, TypeVar
 
 from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
@@ -28,11 +28,15 @@ from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, Entry
 from culm.bamboo.yamf import yamf_hash
 from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 _CHUNK = 64  # Entries that a thread takes at a time: enough that checking them outweighs handing them over.
 # The same with the native core, whose batches cost less the larger they are, up to the second number. Halves of fewer
 # than the first would take a tenth more time of two cores than the whole takes of one.
-_LEAST_LARGE_CHUNK, _LARGE_CHUNK = 512, 1024
+_LEAST_LARGE_CHUNK, _LARGE_CHUNK = 512, 4096
 _FEWEST = 8  # Entries from which on a batch of the native core pays.
+_B = TypeVar("_B")
 _AUTHOR = slice(1, 1 + AUTHOR_BYTES)  # Where an entry has it (docs/specs/bamboo.md, "Entries").
 
 
@@ -111,7 +115,7 @@ def start_checking(entries: Sequence[Entry], threads: int | None = None) -> Call
 def _large_chunk(count: int, threads: int) -> int:
     """How many of ``count`` entries a thread takes at a time with the native core."""
     parts = max(1, min(threads, count // _LEAST_LARGE_CHUNK))
-    return min(_LARGE_CHUNK, ceil(count / parts))
+    return max(1, min(_LARGE_CHUNK, ceil(count / parts)))
 
 
 def _check_chunk(entries: Sequence[Entry]) -> list[bool]:
@@ -121,8 +125,28 @@ def _check_chunk(entries: Sequence[Entry]) -> list[bool]:
     return verdicts
 
 
+def check_ahead(
+    batches: Iterable[_B], entries: Callable[[_B], Sequence[Entry]], threads: int | None = None
+) -> Iterator[tuple[_B, list[bool]]]:
+    """Each batch with the verdicts on its ``entries``, in the order in which the batches come.
+
+    The signatures of a batch are checked on other threads (``threads``: as in ``are_authentic``) while the caller deals
+    with the batch before, and the next one is made. So three batches are in memory at a time.
+    """
+    checked: tuple[_B, Callable[[], list[bool]]] | None = None
+    for batch in batches:
+        checks = start_checking(entries(batch), threads)
+        if checked is not None:
+            yield checked[0], checked[1]()
+        checked = batch, checks
+    if checked is not None:
+        yield checked[0], checked[1]()
+
+
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _pool(threads: int) -> "ThreadPoolExecutor":
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - commands without threads start sooner
+
     return ThreadPoolExecutor(threads, thread_name_prefix="culm-verify")
 
 

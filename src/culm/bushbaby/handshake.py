@@ -20,7 +20,7 @@ from nacl import bindings
 from nacl.exceptions import BadSignatureError, CryptoError
 
 from culm.bamboo import Identity
-from culm.errors import RemoteProtocolError
+from culm.errors import RemoteProtocolError, WrongClump
 
 KEY_BYTES = 32
 HELLO_BYTES = 3 * KEY_BYTES
@@ -65,12 +65,12 @@ def pack_hello(hello: Hello, clump: bytes, dialect: Dialect) -> bytes:
 
 
 def unpack_hello(value: bytes, clump: bytes) -> tuple[Hello, Dialect]:
-    """Read a HELLO of 96 bytes, in either dialect; ``RemoteProtocolError`` if its sender is of another clump."""
+    """Read a HELLO of 96 bytes, in either dialect; ``WrongClump`` if its sender is of another one."""
     hello = Hello(value[:KEY_BYTES], value[KEY_BYTES : 2 * KEY_BYTES])
     for dialect in Dialect:
         if hmac.compare_digest(value[2 * KEY_BYTES :], clump_mac(clump, hello.ephemeral, dialect)):
             return hello, dialect
-    raise RemoteProtocolError("the peer is of another clump")
+    raise WrongClump("the peer is of another clump")
 
 
 def derive_keys(identity: Identity, ephemeral_secret: bytes, peer: Hello) -> SessionKeys:

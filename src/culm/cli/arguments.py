@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from culm.bamboo.entry import AUTHOR_BYTES
@@ -25,6 +26,11 @@ from culm.wire.places import (
 
 if TYPE_CHECKING:
     from culm.node.home import Home
+
+
+def home_option(arguments: argparse.Namespace) -> str:
+    """How a command that is proposed has to begin to be about the same home: ``culm``, perhaps with an option."""
+    return f"culm --home {quote(arguments.home)}" if arguments.home else "culm"
 
 
 def number(name: str, least: int = 1) -> Callable[[str], int]:

@@ -40,6 +40,7 @@ _PAGE = 64  # Payloads looked up at once.
 _LEAST_FREE = 100 * 1024 * 1024  # Bytes free; below this the next large payload or database checkpoint can fail.
 _LITTLE_FREE = 0.05  # Part of the disk; below this a note warns before it is urgent.
 _EARLIEST = 1_735_689_600  # Seconds since 1970: the start of 2025. An earlier clock was never set.
+_NAMED_FORKS = 5  # Logs that the line names; ``culm logs`` has all.
 _SLACK_SECONDS = 120.0  # A file may be newer than the clock by this much: clocks are corrected by seconds all the time.
 
 
@@ -217,6 +218,8 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
     forked = database.read("SELECT author, log_id FROM logs WHERE forked_at IS NOT NULL")
     own, names = home.own_authors(), _names(home)
     mine = [names.log((author, from_sql(log_id))) for author, log_id in forked if author in own]
+    some = [names.log((author, from_sql(log_id))) for author, log_id in forked[:_NAMED_FORKS]]
+    more = f" and {len(forked) - len(some)} more" if len(forked) > len(some) else ""
     if mine:
         yield _problem(
             "forks",
@@ -226,8 +229,9 @@ def _forks(home: Home, database: Database) -> Iterator[Finding]:
     elif forked:
         yield _note(
             "forks",
-            f"{counted(len(forked), 'log')} of other authors forked",
-            "culm logs shows which log, and culm show AUTHOR/LOG shows the proof",
+            f"{counted(len(forked), 'log')} of other authors forked: {', '.join(some)}{more}",
+            "culm logs shows where, and culm show AUTHOR/LOG both histories; use what comes before, choose neither,"
+            " and ask the author which log to follow instead",
         )
 
 

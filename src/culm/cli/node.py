@@ -37,7 +37,7 @@ from culm.cli.nodeoptions import (
     start_logging,
 )
 from culm.cli.output import counted, note, print_json
-from culm.cli.progress import sync_progress
+from culm.cli.progress import summed, sync_progress, tell_wrong
 from culm.errors import ConfigError
 from culm.node.asking import OPTIONS, unfit
 from culm.node.home import Home
@@ -292,7 +292,7 @@ def _sync(arguments: argparse.Namespace) -> int:
         if scheme.asks_by_log:
             purpose = asking_by_log(purpose, store, config.policy, dict.fromkeys(arguments.logs))
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress, kept=home.kept_peers()))
-    _print_summary(arguments, summary)
+    _print_summary(arguments, home, summary)
     if not arguments.json:
         _print_hints(summary, has_clump=bool(config.clump), fetches=not getattr(options, "notify_only", False))
     # A fork is the author's doing, and known from now on: the exchange has done its work.
@@ -350,16 +350,16 @@ def _fetch(arguments: argparse.Namespace) -> int:
         identity = home.identity(settings["identity"], ask_passphrase) if scheme_of(url).proves_identity else None
         fetched = asyncio.run(fetch(identity, config, store, url, wanted, progress))
     names = home.names()
-    _print_summary(arguments, fetched.summary)
+    _print_summary(arguments, home, fetched.summary)
     for log, low, high in fetched.lacking:
         numbers = f"entry {low}" if low == high else f"entries {low} to {high}"
         note(f"the peer does not have {numbers} of {names.log(log)}")
     return 1 if fetched.lacking or fetched.summary.refused else 0
 
 
-def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
+def _print_summary(arguments: argparse.Namespace, home: Home, summary: SyncSummary) -> None:
     if arguments.json:
-        print_json({"type": "summary", **asdict(summary), "seconds": round(summary.seconds, 3)})
+        print_json({"type": "summary", **summed(summary)})
         return
     payloads = f" and {size_text(summary.payload_bytes)} of payloads"
     print(
@@ -375,7 +375,4 @@ def _print_summary(arguments: argparse.Namespace, summary: SyncSummary) -> None:
             f"sent, not confirmed: {counted(summary.unconfirmed, 'entry')}; the peer may not have stored them,"
             " so sync again later: only what it lacks is sent"
         )
-    for line in summary.refused:
-        note(f"refused {line}")
-    if summary.forks:
-        note(f"warning: found {counted(summary.forks, 'new fork proof')}; see: culm logs")
+    tell_wrong(home, summary)

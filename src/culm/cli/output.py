@@ -122,7 +122,7 @@ def _print_plainly(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> None
 def counted(count: int, noun: str) -> str:
     """A number of things: ``1 entry``, ``2 entries``. The last word of ``noun`` becomes the plural."""
     if count != 1:
-        noun = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+        noun = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeou" else f"{noun}s"
     return f"{count} {noun}"
 
 

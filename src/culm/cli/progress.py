@@ -1,4 +1,4 @@
-"""The progress of work: entries and bytes done, of how many, how fast, and how much longer.
+"""The progress of work: entries and bytes done, of how many, how fast, and how much longer; and what went wrong.
 
 On a terminal it is a bar on stderr; if stderr is not a terminal, nothing is shown. With ``--json`` a sync prints an
 object of type ``progress`` every second on stdout; its last line is of type ``summary``.
@@ -14,21 +14,28 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from culm.bamboo.decimal import size_text
-from culm.cli.output import print_json
+from culm.cli.output import note, print_json
+from culm.errors import ConfigError, Place
 from culm.node.sessions.stats import SessionStats
+from culm.wire.places import parse_place, place_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
+    from culm.node.home import Home
+    from culm.node.names import Names
+    from culm.node.sync import SyncSummary
+
 _WINDOW_SECONDS = 5.0  # Rates are averages over this time: shorter jumps about, longer shows a change too late.
 _LEAST_SECONDS = 0.5  # No rate before this time, because the first few bytes say little about it.
 LONG_BYTES = 32 * 1024 * 1024
 """From here on an append shows how far it is: fewer bytes take less than a second, and the bar's library a tenth."""
+_SHOWN_FORKS = 20  # Logs; a peer may bring many, and ``culm logs`` has all.
 _LINE_SECONDS = 1.0  # Least time between two lines of JSON, so that a long sync does not fill a log file.
 
 
@@ -193,3 +200,33 @@ def _line(reading: Reading, stats: SessionStats) -> dict[str, object]:
         "bytes_per_second": None if reading.bytes_per_second is None else round(reading.bytes_per_second),
         "seconds_left": None if reading.seconds_left is None else round(reading.seconds_left, 1),
     }
+
+
+def summed(summary: SyncSummary) -> dict[str, object]:
+    """A summary as the commands print it in JSON."""
+    forked = [place_text(Place(*log, seq)) for log, seq in sorted(summary.forked.items())]
+    return {**asdict(summary), "forked": forked, "seconds": round(summary.seconds, 3)}
+
+
+def _named(names: Names, line: str) -> str:
+    """A refusal with the name of the author, if it begins with an entry."""
+    place, colon, reason = line.partition(": ")
+    try:
+        return names.place(parse_place(place)) + colon + reason
+    except ConfigError:
+        return line
+
+
+def tell_wrong(home: Home, summary: SyncSummary) -> None:
+    """Print what an exchange did not take, and the forks that it found."""
+    names = home.names()
+    for line in summary.refused:
+        note(f"refused {_named(names, line)}")
+    forked = sorted(summary.forked.items())
+    for log, seq in forked[:_SHOWN_FORKS]:
+        note(
+            f"warning: {names.log(log)} is forked at entry {seq}: its author signed two histories; what comes before"
+            " that entry stays valid, nothing from it on is trusted; culm doctor says what to do"
+        )
+    if len(forked) > _SHOWN_FORKS:
+        note(f"warning: {len(forked) - _SHOWN_FORKS} more logs are forked; culm logs shows which")

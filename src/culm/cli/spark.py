@@ -25,7 +25,7 @@ from culm.errors import ConfigError
 from culm.node.network.urls import PeerUrl, is_address
 
 if TYPE_CHECKING:
-    from culm.spark.reconciliation.reconcile import Found
+    from culm.spark.reconciliation.reconcile import Difference
     from culm.store.recordindex import IndexStorage
 
     Options = Mapping[str, Mapping[str, Any]]
@@ -157,13 +157,13 @@ def _other_side(arguments: argparse.Namespace) -> "Values":
     return {"b": partial(_asked, peer_address(arguments.b))} if is_address(arguments.b) else {}
 
 
-def _asked(peer: PeerUrl, index: "IndexStorage") -> "Iterator[Found]":
+def _asked(peer: PeerUrl, index: "IndexStorage") -> "Iterator[Difference]":
     """The records that an index and the peer lack. The protocol compares ids, so entries' numbers stay unknown."""
-    from culm.spark.reconciliation.reconcile import Found  # noqa: PLC0415 - Spark is an extra
+    from culm.spark.reconciliation.reconcile import Difference  # noqa: PLC0415 - Spark is an extra
 
     found = asyncio.run(ask_peer(index, index.view, peer))
     for side, ids in (("a", found.have), ("b", found.need)):
-        yield from (Found(side, None, identity) for identity in ids)
+        yield from (Difference.found(side, identity) for identity in ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

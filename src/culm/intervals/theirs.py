@@ -133,7 +133,7 @@ class TheirSide:
         starved: list[int] = []  # requests that lack credit for data, and nothing else
         while turns and self._outbox.pending < limit:
             theirs = turns.next()
-            room = self._room(theirs)
+            room = min(limit, self._room(theirs))
             part = theirs.next_part(self.source, room)
             if part is not None:
                 self._write(theirs, part)

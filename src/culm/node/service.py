@@ -546,9 +546,10 @@ class NodeService:
         Summing up takes a hundredth of the time at most, however large the store is.
         """
         while True:
-            with suppress(TimeoutError):  # Perhaps somebody has deleted something.
-                async with asyncio.timeout(max(_WEIGHED_SECONDS, 100 * took)):
-                    await self._tight.wait()
+            if not quotas.is_doubtful:
+                with suppress(TimeoutError):  # Perhaps somebody has deleted something.
+                    async with asyncio.timeout(max(_WEIGHED_SECONDS, 100 * took)):
+                        await self._tight.wait()
             if self._tight.is_set():
                 log = {} if quotas.refused is None else {"log": log_text(quotas.refused)}
                 _logger.warning("a quota is used up", extra={**log, "reason": quotas.explained()})

@@ -66,13 +66,12 @@ def write_range(item: Range) -> str:
 def read_size(text: str) -> int:
     """A size in bytes: ``1000``, ``64kB``, ``1MiB``; ``ConfigError`` if it is none."""
     match = _SIZE.match(text)
-    number = read_u64(match[1]) if match else None
-    size = number * _UNITS.get(match[2].lower(), -1) if match and number is not None else -1
-    if not 0 <= size <= MAX_U64:
+    number, unit = (read_u64(match[1]), _UNITS.get(match[2].lower())) if match else (None, None)
+    if number is None or unit is None or number * unit > MAX_U64:
         raise ConfigError(
             f"{text!r} is not a size; expected a number of bytes, or a number with kB, MB, GB, KiB, MiB or GiB"
         )
-    return size
+    return number * unit
 
 
 def read_range(text: str) -> Range:

@@ -17,7 +17,7 @@ from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from culm.bamboo import Identity
-from culm.errors import RemoteProtocolError
+from culm.errors import RemoteProtocolError, WrongClump
 from culm.session.events import Refused
 from culm.session.limits import Limits
 from culm.session.messages import Proof, Welcome
@@ -89,11 +89,11 @@ class Handshake:
         if seconds := self._refuses(proof.key):
             return Refused(seconds)
         if not hmac.compare_digest(proof.mac, transcript.caller_mac(self._clump)):
-            raise RemoteProtocolError("the caller is of another clump")
+            raise WrongClump("the caller is of another clump")
         return Welcome(transcript.listener_mac(self._clump), limits)
 
     def check_listener(self, mac: bytes) -> None:
         """``RemoteProtocolError`` unless the listener knows the clump. Only after ``prove``."""
         assert self._transcript is not None  # noqa: S101 - the states let no WELCOME come before the challenge
         if not hmac.compare_digest(mac, self._transcript.listener_mac(self._clump)):
-            raise RemoteProtocolError("the peer is of another clump")
+            raise WrongClump("the peer is of another clump")

@@ -34,14 +34,13 @@ for _needed in ("pyspark", "pyarrow", "pandas"):  # Spark's Arrow functions look
     if find_spec(_needed) is None:
         raise ConfigError('Spark is not installed: pip install "culm[spark]"')
 
-from culm.spark.following.changes import replayed
-from culm.spark.following.query import follow
+from culm.spark.following.delivery import replayed
+from culm.spark.following.job import follow
 from culm.spark.functions import function, register
 from culm.spark.reading.entries import read, read_entries
 from culm.spark.runtime.session import session
-from culm.spark.verification.job import run
+from culm.spark.verification.job import Summary, run
 from culm.spark.verification.state import State
-from culm.spark.verification.summary import Summary
 from culm.spark.verification.verify import rejects, verify
 
 __all__ = [

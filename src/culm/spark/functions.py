@@ -23,21 +23,20 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import from_arrow_type
 
-from culm.bamboo import MAX_U64, Entry, lipmaa
+from culm.bamboo import MAX_U64, lipmaa
 from culm.bamboo.entry import AUTHOR_BYTES
-from culm.bamboo.verification import is_signed
-from culm.errors import ConfigError, InvalidEntry
+from culm.errors import ConfigError
 from culm.ranges import Range, read_range
+from culm.spark.batches.arrays import fields_of
+from culm.spark.batches.checks import signed
 from culm.spark.runtime.columns import UNSIGNED, arrow
 from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text
 
-_NAMES = ("culm_decode", "culm_is_signed", "culm_lipmaa", "culm_author", "culm_in_range")
-
 
 def register(spark: SparkSession) -> None:
     """Make the functions known to a session's SQL. They are gone when the session ends."""
-    for name in _NAMES:
+    for name in _KINDS:
         spark.udf.register(name, _made(name))
 
 
@@ -46,48 +45,30 @@ def function(name: str) -> Callable[..., Column]:
 
     It needs no registration, which a pipeline of ``pyspark.pipelines`` does not allow. ``ConfigError`` for other names.
     """
-    if name not in _NAMES:
-        raise ConfigError(f"{name!r} is none of {', '.join(_NAMES)}")
+    if name not in _KINDS:
+        raise ConfigError(f"{name!r} is none of {', '.join(_KINDS)}")
     made: Callable[..., Column] = _made(name)
     return made
 
 
 def _made(name: str) -> Any:  # noqa: ANN401 - Spark's types know functions of one or two kinds only
-    struct = pa.struct([(name, arrow(kind)) for name, kind in DECODED.items()])
-    kinds: dict[str, tuple[Callable[..., pa.Array], pa.DataType]] = {
-        "culm_decode": (_decode, struct),
-        "culm_is_signed": (_is_signed, pa.bool_()),
-        "culm_lipmaa": (_lipmaa, arrow(UNSIGNED)),
-        "culm_author": (_author, pa.string()),
-        "culm_in_range": (_in_range, pa.bool_()),
-    }
-    given, kind = kinds[name]
-    # Spark looks at the hints to see that these are functions of arrays; here they are only names, as Arrow is not
-    # loaded before it is needed.
+    given, kind = _KINDS[name]
+    # Spark looks at the hints to see that these are functions of arrays, but here hints are only names.
     given.__annotations__.update(dict.fromkeys(given.__annotations__, pa.Array))
     make: Any = arrow_udf
     return make(given, from_arrow_type(kind))  # a type written in SQL would be a question to the server
 
 
-def _decode(encoded: pa.Array) -> pa.Array:
-    return decoded(encoded)
-
-
 def _is_signed(encoded: pa.Array) -> pa.Array:
-    return pa.array([_signed(one) for one in encoded.to_pylist()], pa.bool_())
-
-
-def _signed(encoded: bytes | None) -> bool | None:
-    try:
-        entry = Entry.decode(encoded or b"")
-    except InvalidEntry:
-        return None
-    return is_signed(entry.encoded, entry.author)
+    fields = fields_of(encoded)
+    found = fields.good.copy()
+    found[fields.good] = signed(fields.data, fields.start[fields.good], fields.end[fields.good])
+    return pa.array(found, mask=~fields.good)
 
 
 def _lipmaa(numbers: pa.Array) -> pa.Array:
     found = [_number(one) for one in numbers.to_pylist()]
-    return pa.array([lipmaa(one) if one and one > 1 else None for one in found], pa.uint64()).cast(pa.decimal128(20, 0))
+    return pa.array([lipmaa(one) if one and one > 1 else None for one in found], pa.uint64()).cast(arrow(UNSIGNED))
 
 
 def _author(keys: pa.Array) -> pa.Array:
@@ -112,3 +93,13 @@ def _range(text: str) -> Range:
 def _number(value: Any) -> int | None:  # noqa: ANN401 - whatever SQL calls a number
     number = None if value is None else int(value)
     return number if number is not None and number == value and 1 <= number <= MAX_U64 else None
+
+
+_KINDS: dict[str, tuple[Callable[..., pa.Array], pa.DataType]] = {
+    "culm_decode": (decoded, pa.struct([(name, arrow(kind)) for name, kind in DECODED.items()])),
+    "culm_is_signed": (_is_signed, pa.bool_()),
+    "culm_lipmaa": (_lipmaa, arrow(UNSIGNED)),
+    "culm_author": (_author, pa.string()),
+    "culm_in_range": (_in_range, pa.bool_()),
+}
+"""The functions by their names in SQL, and what they give."""

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from culm.errors import ConfigError, StoreDamaged, StoreError, StoreFull, StoreLocked, StoreMissing
 from culm.store.payloads.folder import Folder
@@ -48,27 +48,35 @@ Hook = Callable[["Database"], Callable[[], object] | None]
 if that succeeds. A transaction inside another calls the hooks too, so that the outer one reads settled tables."""
 
 
+_SQLITES = sqlite3.Error, UnicodeDecodeError  # What SQLite's module raises; the latter quotes a damaged schema.
+
+
 @contextmanager
 def translated_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors, and damaged rows, into Culm's errors, which name the file."""
     try:
         yield
-    except DamagedRow as error:
-        raise StoreDamaged(f"{path}: the store's file is damaged: {error}") from error
-    except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:
-        # A mistake in a program, for instance a parameter of a wrong type, must not look like damage. Only a closed
-        # connection is no mistake: a reader sees it if the node stops meanwhile.
-        if "closed" not in str(error):
-            raise
-        raise StoreError(f"{path}: the store was closed") from error
-    except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        kind, text = _ERRORS.get(code, (StoreError, str(error)))
-        if code == sqlite3.SQLITE_CONSTRAINT:  # Culm writes only what fits, so the rows in the file are wrong
-            kind, text = StoreDamaged, f"the store's file is damaged: {error}"
-        raise kind(f"{path}: {text}") from error
-    except UnicodeDecodeError as error:  # SQLite's own message quotes a part of a damaged schema
-        raise StoreDamaged(f"{path}: the store's file is damaged") from error
+    except _SQLITES as error:
+        _raise_translated(path, error)
+
+
+def _raise_translated(path: Path, error: Exception) -> NoReturn:
+    match error:
+        case DamagedRow():
+            raise StoreDamaged(f"{path}: the store's file is damaged: {error}") from error
+        case sqlite3.ProgrammingError() | sqlite3.InterfaceError():
+            # A mistake in a program, for instance a parameter of a wrong type, must not look like damage. Only a closed
+            # connection is no mistake: a reader sees it if the node stops meanwhile.
+            if "closed" not in str(error):
+                raise error
+            raise StoreError(f"{path}: the store was closed") from error
+        case sqlite3.Error():
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            kind, text = _ERRORS.get(code, (StoreError, str(error)))
+            if code == sqlite3.SQLITE_CONSTRAINT:  # Culm writes only what fits, so the rows in the file are wrong
+                kind, text = StoreDamaged, f"the store's file is damaged: {error}"
+            raise kind(f"{path}: {text}") from error
+    raise StoreDamaged(f"{path}: the store's file is damaged") from error
 
 
 class Inserted(NamedTuple):
@@ -225,8 +233,10 @@ class Database:
     def read(self, query: str, parameters: Sequence[object] = (), *columns: Column) -> list[tuple[Any, ...]]:
         """The rows of a single query, which sees one moment by itself and needs no transaction around it."""
         self._check_thread()
-        with translated_errors(self.path):
+        try:
             return all_rows(self.connection.execute(query, parameters), *columns)
+        except _SQLITES as error:  # By hand: every read comes by here, and a context manager would cost a tenth of it.
+            _raise_translated(self.path, error)
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:

@@ -25,7 +25,7 @@ from typing import BinaryIO, TypeVar
 
 from culm.bamboo import MAX_ENTRY_BYTES, Entry, ForkProof, decode_varu64, encode_varu64
 from culm.bamboo.entry import AUTHOR_BYTES
-from culm.bamboo.followed import entries_followed
+from culm.bamboo.many import entries_followed
 from culm.bamboo.varu64 import MAX_VARU64_BYTES
 from culm.errors import EncodingError, MalformedEntry, Place, Truncated
 

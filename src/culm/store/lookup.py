@@ -9,7 +9,7 @@ from culm.ranges.runs import runs_of
 from culm.store.database import Database
 from culm.store.entries import SMALL_BYTES
 from culm.store.records.runs import ENTRIES, PAYLOADS, around, extent
-from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entry_of
+from culm.store.rows import BYTES, COUNT, FLAG, PAYLOAD_STATE, ROW, SEQ, entries_of, entry_of
 from culm.store.schema import (
     IS_COMPLETE,
     IS_INVALID,
@@ -77,8 +77,9 @@ class Lookup:
             *_ENTRY_ROW,
         )
         found = []
-        for row, digest, encoded, state, held, piece in rows:
-            entry, complete = entry_of(encoded, digest, row), state == PayloadState.COMPLETE
+        entries = entries_of([(encoded, digest, row) for row, digest, encoded, *_ in rows])
+        for entry, (row, _, _, state, held, piece) in zip(entries, rows, strict=True):
+            complete = state == PayloadState.COMPLETE
             small = b"" if complete and not entry.size else piece
             if small is not None and yamf_hash(small) != entry.payload_hash:
                 small = None  # A reader of this payload gets the error then, and not all readers of the page.

@@ -15,7 +15,7 @@ import sqlite3
 
 from culm.errors import StoreError
 from culm.store.database import Database
-from culm.store.entries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_row
+from culm.store.entries import ENTRY_COLUMNS, ENTRY_ROW, stored_of_rows
 from culm.store.rows import COUNT, ROW, SEQ, all_rows, first_row, in_order, last_change
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, to_sql
 from culm.store.values import BEGINNING, NewsPage, Position
@@ -80,7 +80,7 @@ class NewsQueries:
             rows = all_rows(connection.execute(query, values), *ENTRY_ROW, COUNT, ROW, SEQ, COUNT)
             if rows:
                 in_order(tuple(since), rows[-1][-4:])
-        found = [(stored_of_row(row), Position(*row[-4:])) for row in rows]
+        found = [(stored, Position(*row[-4:])) for stored, row in zip(stored_of_rows(rows), rows, strict=True)]
         return NewsPage(found, found[-1][1] if len(rows) == limit else Position(change + 1))
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from culm.bamboo import Entry, ForkProof
+from culm.bamboo.many import entries_apart
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, StoreDamaged
 from culm.store.schema import PayloadState, State, log_key
@@ -25,6 +27,7 @@ from culm.types import Log
 Row = tuple[Any, ...]
 _PAGE = 500  # rows checked at once, so that a long answer is never in memory as a whole
 _FEW = 4  # rows up to which checking value by value is faster than column by column
+_PREFIX = len(YAMF_PREFIX)
 _MOST_SHOWN = 40  # characters of a damaged value that a message shows
 
 
@@ -204,6 +207,15 @@ def entry_of(encoded: bytes, digest: bytes | None = None, row: int | None = None
     if digest is not None and entry.hash != YAMF_PREFIX + digest:
         raise StoreDamaged(f"the store is damaged: the bytes of {where} have changed")
     return entry
+
+
+def entries_of(rows: Sequence[tuple[bytes, bytes, int]]) -> list[Entry]:
+    """``entry_of`` for many rows: encoded entry, digest, number of the row."""
+    with suppress(InvalidEntry):
+        entries = entries_apart([encoded for encoded, _, _ in rows])
+        if all(entry.hash[_PREFIX:] == digest for entry, (_, digest, _) in zip(entries, rows, strict=True)):
+            return entries
+    return [entry_of(*row) for row in rows]  # One of them raises the error.
 
 
 def proof_of(first: bytes, second: bytes) -> ForkProof:

@@ -11,10 +11,10 @@ also has to find damage in rows that no query happens to read, so it first looks
 
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import compress, islice
 
-from culm.bamboo import MAX_U64, Entry, ForkProof, LogAuditor, are_authentic
+from culm.bamboo import MAX_U64, Entry, ForkProof, LogAuditor, check_ahead
 from culm.bamboo.certified import certified_runs
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, PayloadDamaged, Place, StoreDamaged
@@ -28,7 +28,8 @@ from culm.store.schema import OF_LOG, SCRIPTS, PayloadState, State, from_sql, lo
 from culm.store.values import VerifyReport
 from culm.types import Log
 
-_BATCH = 512  # entries whose signatures are verified together, which is faster than one by one
+_BATCH = 4096  # Entries whose signatures are verified together: one by one they cost four times as much.
+_READ_TOGETHER = 512  # Entries whose payloads of up to 64 KiB are in memory at a time.
 
 
 def verify(database: Database, log: Log | None = None, progress: Callable[[int], None] | None = None) -> VerifyReport:
@@ -54,9 +55,7 @@ def _verify_log(database: Database, log: Log, report: VerifyReport, progress: Ca
     connected: list[tuple[int, bool, int]] = []
     before = len(report.problems)
     lied_at: int | None = None
-    rows = entry_rows(database, log, 1, MAX_U64, State)
-    while batch := list(islice(rows, _BATCH)):
-        authentic = _authentic_entries(log, batch, report)
+    for authentic in _authentic_entries(database, log, report):
         right = right_in_one_piece(database, {row[0]: entry for row, entry in authentic})
         for (entry_id, _, state, payload_state, held, digest, _, _), entry in authentic:
             if entry.hash != YAMF_PREFIX + digest:
@@ -66,7 +65,6 @@ def _verify_log(database: Database, log: Log, report: VerifyReport, progress: Ca
                 lied_at = entry.seq if lied_at is None else min(lied_at, entry.seq)
             if payload_state == PayloadState.COMPLETE:
                 _check_payload(database, entry, held, entry_id, report, is_right=entry_id in right)
-        report.entries += len(batch)
         if progress is not None:
             progress(report.entries)
     limit = min((at for at in (auditor.invalid_from, lied_at) if at is not None), default=None)
@@ -103,11 +101,27 @@ def _with_proofs(database: Database, log: Log, limit: int | None, report: Verify
     return limit
 
 
-def _authentic_entries(log: Log, batch: list[Row], report: VerifyReport) -> list[tuple[Row, Entry]]:
+def _authentic_entries(database: Database, log: Log, report: VerifyReport) -> Iterator[list[tuple[Row, Entry]]]:
     """The rows that hold authentic entries, with these entries; the others are reported."""
+    rows = entry_rows(database, log, 1, MAX_U64, State)
+    pages = (_decoded(log, page) for page in iter(lambda: list(islice(rows, _BATCH)), []))
+    for (decoded, wrong), good in check_ahead(pages, lambda page: [entry for _, entry in page[0]]):
+        report.entries += len(decoded) + len(wrong)
+        for (_, entry), authentic in zip(decoded, good, strict=True):
+            if not authentic:
+                wrong.append((entry.place, "the signature does not verify under the claimed author"))
+        report.problems += wrong
+        report.invalid += len(wrong)
+        authentics = list(compress(decoded, good))
+        for at in range(0, len(authentics), _READ_TOGETHER):
+            yield authentics[at : at + _READ_TOGETHER]
+
+
+def _decoded(log: Log, rows: list[Row]) -> tuple[list[tuple[Row, Entry]], list[tuple[Place, str]]]:
+    """The rows that hold entries of the log, with these entries; what is wrong with the others."""
     decoded: list[tuple[Row, Entry]] = []
     wrong: list[tuple[Place, str]] = []
-    for row in batch:
+    for row in rows:
         place = Place(*log, from_sql(row[6]))
         try:
             entry = Entry.decode(row[1])
@@ -118,13 +132,7 @@ def _authentic_entries(log: Log, batch: list[Row], report: VerifyReport) -> list
             decoded.append((row, entry))
         else:
             wrong.append((place, "the bytes stored here are an entry of another place"))
-    good = are_authentic([entry for _, entry in decoded])
-    for (_, entry), authentic in zip(decoded, good, strict=True):
-        if not authentic:
-            wrong.append((entry.place, "the signature does not verify under the claimed author"))
-    report.problems += wrong
-    report.invalid += len(wrong)
-    return list(compress(decoded, good))
+    return decoded, wrong
 
 
 def _check_payload(

@@ -10,7 +10,7 @@ taken back, ``culm.views.file`` the file, and ``culm.views.live`` a view beside 
 
 from culm.views.file import ViewFile
 from culm.views.live import LiveView
-from culm.views.view import Changes, Rejected, View, decode_json, decode_text, no_references
+from culm.views.view import Changes, Rejected, View, decode_json, decode_text, decode_with, no_references
 
 __all__ = [
     "Changes",
@@ -20,5 +20,6 @@ __all__ = [
     "ViewFile",
     "decode_json",
     "decode_text",
+    "decode_with",
     "no_references",
 ]

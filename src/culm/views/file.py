@@ -48,6 +48,7 @@ CREATE INDEX culm_steps ON culm_entries (step) WHERE step IS NOT NULL;
 CREATE TABLE culm_references (entry BLOB NOT NULL, target BLOB NOT NULL, PRIMARY KEY (entry, target)) WITHOUT ROWID;
 CREATE TABLE culm_undo (id INTEGER PRIMARY KEY, step INTEGER NOT NULL, sql TEXT NOT NULL);
 """
+_OWN_INDEX = "CREATE INDEX IF NOT EXISTS culm_undo_steps ON culm_undo (step)"  # Files of earlier versions lack it.
 
 
 class _Moved(Exception):
@@ -65,6 +66,7 @@ class ViewFile:
         self.path = Path(path)
         self._view = view
         self._store = store
+        self._from: Key | None = None  # Where an update begins to apply entries; all before that are applied already.
         try:
             self._rows = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -86,6 +88,7 @@ class ViewFile:
         with self._transaction():
             if not self._is_of_this_view():
                 self._begin_anew()
+            self._rows.execute(_OWN_INDEX)
 
     def __enter__(self) -> Self:
         return self
@@ -158,6 +161,7 @@ class ViewFile:
     def _begin_anew(self) -> None:
         self._drop_all("%")
         self._run(_OWN_TABLES)
+        self._rows.execute(_OWN_INDEX)
         self._rows.execute("INSERT INTO culm_meta VALUES (?, -1, 0)", (self._view.digest,))
         self._run(self._view.schema)
         undo.check_tables(self._rows)
@@ -194,6 +198,7 @@ class ViewFile:
 
     def _update(self) -> Changes:
         changes = Changes()
+        self._from = None
         ((before,),) = self._all("SELECT change FROM culm_meta")
         now, logs = self._store.changed_logs(before)
         for log in sorted(logs):
@@ -304,6 +309,7 @@ class ViewFile:
 
     def _rewind(self, key: Key, changes: Changes) -> None:
         """Take back what was applied at a place of the order or behind it."""
+        self._from = key if self._from is None else min(self._from, key)
         query = (
             "SELECT step FROM culm_entries WHERE (height, hash) >= (?, ?) AND step IS NOT NULL"
             " ORDER BY height, hash LIMIT 1"
@@ -318,7 +324,7 @@ class ViewFile:
             self._run(self._view.schema)
             self._rows.execute("DELETE FROM culm_undo")
             self._rows.execute("UPDATE culm_meta SET undo_from = 0")
-            changes.rebuilt, step = True, 0
+            changes.rebuilt, step, self._from = True, 0, (0, b"")
         else:
             undo.stop_recording(self._rows)
             undo.undo(self._rows, step)
@@ -327,16 +333,19 @@ class ViewFile:
     # -- applying ----------------------------------------------------------------------------------------------------
 
     def _play(self, changes: Changes) -> None:
-        """Apply what has a place and was not applied, in order."""
-        todo = "height IS NOT NULL AND step IS NULL AND used"
-        ((left,),) = self._all(f"SELECT count(*) FROM culm_entries WHERE {todo}")
+        """Apply what has a place and was not applied, in order. What lies before the lowest place is not looked at."""
+        if self._from is None:
+            return
+        todo = "step IS NULL AND used"
+        query = f"SELECT count(*) FROM culm_entries WHERE (height, hash) >= (?, ?) AND {todo}"
+        ((left,),) = self._all(query, self._from)
         if not left:
             return
-        ((last,),) = self._all("SELECT coalesce(max(step), 0) FROM culm_entries")
+        ((last,),) = self._all("SELECT coalesce(max(step), 0) FROM culm_entries WHERE step IS NOT NULL")
         recorded = left <= undo.DEPTH
         if recorded:
             undo.record(self._rows)
-        for each, author, log_id, seq, again in self._in_order(todo):
+        for each, author, log_id, seq, again in self._in_order((self._from[0], b""), todo):
             if not recorded and left <= undo.DEPTH:
                 recorded = True
                 self._rows.execute("UPDATE culm_meta SET undo_from = ?", (last + 1,))
@@ -354,8 +363,7 @@ class ViewFile:
         self._rows.execute("DELETE FROM culm_undo WHERE step < ?", (oldest,))
         self._rows.execute("UPDATE culm_meta SET undo_from = max(undo_from, ?)", (oldest,))
 
-    def _in_order(self, todo: str) -> Iterable[tuple[bytes, bytes, bytes, bytes, int]]:
-        place: Key = (0, b"")
+    def _in_order(self, place: Key, todo: str) -> Iterable[tuple[bytes, bytes, bytes, bytes, int]]:
         query = (
             "SELECT hash, author, log_id, seq, applied, height FROM culm_entries JOIN culm_logs ON culm_logs.id = log"
             f" WHERE (height, hash) > (?, ?) AND {todo} ORDER BY height, hash LIMIT {_PAGE}"

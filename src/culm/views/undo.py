@@ -69,7 +69,7 @@ def set_step(connection: sqlite3.Connection, step: int) -> None:
 
 def undo(connection: sqlite3.Connection, step: int) -> None:
     """Take back all steps from ``step`` on."""
-    query = "SELECT sql FROM culm_undo WHERE step >= ? ORDER BY id DESC"
+    query = "SELECT sql FROM culm_undo WHERE step >= ? ORDER BY step DESC, id DESC"
     for (sql,) in connection.execute(query, (step,)).fetchall():
         connection.execute(sql)
     connection.execute("DELETE FROM culm_undo WHERE step >= ?", (step,))

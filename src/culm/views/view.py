@@ -20,20 +20,27 @@ class Rejected(Exception):
     """
 
 
-def decode_json(_: Entry, payload: bytes) -> Any:  # noqa: ANN401 - any JSON value
-    """The payload as JSON; None, so that the entry is left out, if it is no JSON."""
-    try:
-        return json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
+def decode_with(read: Callable[[bytes], Any], *errors: type[Exception]) -> Callable[[Entry, bytes], Any]:
+    """Payloads as a library reads them: ``View(decode=decode_with(cbor2.loads, cbor2.CBORDecodeError))``.
+
+    An entry is left out if ``read`` raises ``ValueError``, ``RecursionError`` or one of ``errors``: its author can
+    write anything, and any other exception would end each update of the view.
+    """
+    refusals: tuple[type[Exception], ...] = (ValueError, RecursionError, *errors)
+
+    def decode(_: Entry, payload: bytes) -> Any:  # noqa: ANN401 - any value
+        try:
+            return read(payload)
+        except refusals:
+            return None
+
+    return decode
 
 
-def decode_text(_: Entry, payload: bytes) -> str | None:
-    """The payload as text; None, so that the entry is left out, if it is no UTF-8."""
-    try:
-        return payload.decode()
-    except UnicodeDecodeError:
-        return None
+decode_json = decode_with(json.loads)
+"""The payload as JSON; None, so that the entry is left out, if it is no JSON."""
+decode_text = decode_with(bytes.decode)
+"""The payload as text; None, so that the entry is left out, if it is no UTF-8."""
 
 
 def no_references(_: Any) -> Iterable[bytes]:  # noqa: ANN401 - any value

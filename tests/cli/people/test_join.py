@@ -80,10 +80,13 @@ def test_from_an_invitation_one_command(culm: Culm, alice: str) -> None:
         f"received 1 entry from alice ({alice[:8]}, suggested)",
     ]
     assert err.splitlines() == [
-        "to see it: culm logs",
-        "the inviter chose the name alice; to keep it: culm name alice alice",
-        "to publish: culm append 1 --text hello; a node that follows only some has to follow your author, too",
-        "to stay up to date: culm serve",
+        f"to see it: culm --home {bob.home} logs",
+        f"the inviter chose the name alice; to keep it: culm --home {bob.home} name alice alice",
+        (
+            f"to publish: culm --home {bob.home} append 1 --text hello; a node that follows only some has to follow"
+            " your author, too"
+        ),
+        f"to stay up to date: culm --home {bob.home} serve",
     ]
     assert bob("show", "alice/1/1", "--payload").out == "to log 1"
     assert [(log["author"], log["log_id"]) for log in bob("logs", "--json").json] == [(alice, 1)]
@@ -173,7 +176,7 @@ def test_a_home_in_another_clump(culm: Culm) -> None:
     with serving(culm.home) as url:
         joined = bob("join", invited(culm, url, "--log", "alice/2"))
     assert (joined.code, (bob.home / "culm.toml").read_text()) == (0, 'clump = "y"\n')
-    assert f"to stay up to date: culm serve --peer {url} --clump-hex 78\n" in joined.err
+    assert f"to stay up to date: culm --home {bob.home} serve --peer {url} --clump-hex 78\n" in joined.err
     assert [log["clumps"] for log in bob("logs", "--json").json] == [["x"]]
 
 
@@ -254,7 +257,7 @@ def test_a_configuration_that_is_yours(culm: Culm, alice: str) -> None:
     config.write_text("")
     with serving(culm.home) as url:
         joined = bob("join", invited(culm, url), "--config", config)
-    assert joined.err.endswith(f"to stay up to date: culm serve --peer {url} --clump-hex 78\n")
+    assert joined.err.endswith(f"to stay up to date: culm --home {bob.home} serve --peer {url} --clump-hex 78\n")
     assert alice in url
 
 

@@ -5,6 +5,9 @@ Specification: docs/specs/neighbours.md, "The MAC", "Finding", "Calling".
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from ipaddress import ip_address
@@ -66,6 +69,71 @@ def test_two_fresh_homes(culm: Culm) -> None:
     if not multicast_works():
         pytest.skip("this machine has no multicast on its loopback")
     assert any(received_after(culm, number) < MOST_SECONDS for number in range(3))
+
+
+# A machine on two networks, and on each of them another one. It prints a process of each, and ends with its stdin.
+_MACHINES = """
+set -e
+ip link set lo up
+echo $$
+for net in 1 2; do
+  unshare --net sleep infinity & other=$!
+  others="$others $other"
+  trap 'kill $others' EXIT
+  while [ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/$$/ns/net)" ]; do sleep 0.01; done
+  ip link add here$net type veth peer name there
+  ip link set there netns $other
+  ip addr add 10.9.$net.1/24 dev here$net
+  ip link set here$net up
+  nsenter --net --target $other sh -c "ip link set lo up; ip addr add 10.9.$net.2/24 dev there; ip link set there up"
+  echo $other
+done
+read end
+"""
+
+
+@pytest.fixture
+def machines() -> Iterator[list[str]]:
+    """Three machines as network namespaces, the first on two networks: how a command begins that runs in each."""
+    if not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
+        pytest.skip("this system has no tools for network namespaces")
+    call = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", _MACHINES]
+    with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as made:
+        assert made.stdout is not None
+        assert made.stdin is not None
+        found = [line.strip() for line in (made.stdout.readline() for _ in range(3))]
+        if not all(found):
+            pytest.skip("this system does not allow network namespaces")
+        yield [f"nsenter --preserve-credentials --user --net --target {number}" for number in found]
+        made.stdin.close()
+        made.wait(PATIENCE)
+
+
+@pytest.mark.slow
+def test_three_machines(culm: Culm, machines: list[str]) -> None:
+    """A machine on two networks finds a neighbour on each, and what one of them publishes reaches the other."""
+    homes = [culm.at(name) for name in ("both", "left", "right")]
+    running = []
+    try:
+        for home, machine in zip(homes, machines, strict=True):
+            assert home("init").code == 0
+            call = [*machine.split(), sys.executable, "-m", "culm.cli", "--home", str(home.home)]
+            running.append(subprocess.Popen([*call, "serve", "--lan", *CLUMP], stdout=subprocess.DEVNULL))
+        homes[1]("append", 1, "--text", "from the left")
+        until = time.monotonic() + PATIENCE
+        while entries(homes[2]) < 1:
+            assert time.monotonic() < until
+        call = [*machines[0].split(), sys.executable, "-m", "culm.cli", "--home", str(homes[0].home)]
+        keys = [home("identity", "show").out.strip() for home in homes[1:]]
+        expected, places = dict(zip(keys, ("10.9.1.2", "10.9.2.2"), strict=True)), dict[str, str]()
+        while places != expected:  # A busy neighbour may take longer than the command waits.
+            assert time.monotonic() < until, places
+            listed = subprocess.run([*call, "neighbours", *CLUMP], capture_output=True, text=True, check=True).stdout
+            places = {line.split("  ")[0]: line.split("  ")[1].split(":")[0] for line in listed.splitlines()}
+    finally:
+        for process in running:
+            process.kill()
+            process.wait(PATIENCE)
 
 
 class Answering(Multicast):

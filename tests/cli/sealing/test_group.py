@@ -32,6 +32,17 @@ def test_the_life_of_a_group(culm: Culm, author: str) -> None:
     assert b"culm-group 1\n" == f"{culm('show', f'{group}/5', '--payload').out}".encode()
 
 
+def test_names_of_readers(culm: Culm, author: str) -> None:
+    """Where keys have names, people see these: of the group's owner, and of each reader that is an identity."""
+    culm("name", author, "alice")
+    culm("name", NAMES[BOB], "bob")
+    made = culm("group", "set", 5, "bob", AGE_KEY, NAMES[CAROL])
+    assert made.out == f"alice/5/1 ({author[:8]}): 3 readers; seal for them with: --for alice/5\n"
+    assert culm("group", "show", "alice/5").out.splitlines() == [f"bob ({NAMES[BOB][:8]})", AGE_KEY, NAMES[CAROL]]
+    assert culm("append", 1, "--text", "x", "--for", "alice/5").code == 0
+    assert "names: names.json for 2 keys\n" in culm("doctor").out
+
+
 def test_changes_that_change_nothing(culm: Culm, author: str) -> None:
     """A reader is added once, and removed only from a list that has them; a refused change publishes no entry."""
     culm("group", "set", 5, NAMES[BOB])

@@ -124,7 +124,9 @@ def test_an_offer_while_another_is_looked_at(tmp_path: Path, monkeypatch: pytest
         async def main() -> None:
             computing = Computing(SURROUNDINGS)
             share = computing.share()
-            fetching = Fetching(source, share, Claims(), cast("Any", transfer), NO_RECEIPTS, lambda: None)
+            fetching = Fetching(
+                source, share, Claims(), cast("Any", transfer), NO_RECEIPTS, lambda: None, lambda _: None
+            )
             in_thread = share.run
 
             async def slowly(function: Any, *arguments: Any) -> Any:
@@ -161,7 +163,9 @@ def test_an_offer_behind_a_fork_that_comes_to_light(tmp_path: Path, offered_agai
 
         async def main() -> None:
             computing = Computing(SURROUNDINGS)
-            fetching = Fetching(source, computing.share(), Claims(), cast("Any", transfer), NO_RECEIPTS, lambda: None)
+            fetching = Fetching(
+                source, computing.share(), Claims(), cast("Any", transfer), NO_RECEIPTS, lambda: None, lambda _: None
+            )
             fetching.offered([first])
             task = asyncio.create_task(fetching.run())
             await until(lambda: len(transfer.asked) == 1)
@@ -199,6 +203,7 @@ def test_offers_that_wait_have_a_weight(tmp_path: Path, monkeypatch: pytest.Monk
                 cast("Any", Transfer()),
                 NO_RECEIPTS,
                 lambda: None if fetching.is_full else room.set(),
+                lambda _: None,
             )
             fetching.offered(Offer(bytes(32), log_id, RangeSet()) for log_id in range(most // 256))
             fetching.offered(Offer(bytes(32), log_id, RangeSet()) for log_id in range(most // 256))  # again
@@ -229,7 +234,9 @@ def test_an_offer_of_no_ranges(tmp_path: Path) -> None:
 
         async def main() -> None:
             computing = Computing(SURROUNDINGS)
-            fetching = Fetching(source, computing.share(), Claims(), cast("Any", Transfer()), NO_RECEIPTS, lambda: None)
+            fetching = Fetching(
+                source, computing.share(), Claims(), cast("Any", Transfer()), NO_RECEIPTS, lambda: None, lambda _: None
+            )
             fetching.offered([Offer(bytes(32), 1, UnreadRanges(b"\x01\x7e"))])
             with pytest.raises(RemoteProtocolError, match="ranges that cannot be used"):
                 await fetching.run()

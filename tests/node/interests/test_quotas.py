@@ -12,6 +12,7 @@ import pytest
 
 from culm.bamboo import Entry, Identity
 from culm.bushbaby import Connection
+from culm.errors import Place
 from culm.node.interests.policy import Policy
 from culm.node.interests.quotas import AUTHOR_BYTES, ENTRY_BYTES, QuotaLimits, Quotas, weight_of
 from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl
@@ -94,6 +95,39 @@ def test_fork_proofs_count() -> None:
     assert AUTHOR_BYTES + weight == tally.total
 
 
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_an_author_who_forks(parties: list[Party], scheme: str) -> None:
+    """The proofs that a store makes of a fork count, too: what the node tallies is what the store has."""
+    carrier, member, _ = parties
+    other = ME.make(15, b"another")
+    for party, entries in ((carrier, [*ME.entries[:14], other]), (member, ME.entries)):
+        party.store.receive_in(CLUMP)
+        party.store.add([(entry, ME.payloads[entry.hash]) for entry in entries])
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            service, url = await stack.enter_async_context(node(carrier, scheme, QuotaLimits(author=10_000_000)))
+            caller, _ = await stack.enter_async_context(node(member, scheme))
+            caller.contact(url)
+            await until(lambda: any(log.forked_at for log in carrier.store.logs()))
+            await asyncio.sleep(1)
+            quotas = service.config.policy.quotas
+            assert quotas is not None
+            assert quotas.total >= taken(carrier)[AUTHOR]
+
+    run(main)
+
+
+def test_a_proof_that_uses_a_quota_up() -> None:
+    """A proof that was made of entries which are held cannot be refused; if it uses the quota up, the node is told."""
+    pair = ME.entries[4], ME.make(5, b"another")
+    tally, calls = quotas(author=AUTHOR_BYTES + 100)
+    tally.add_proof(pair)
+    assert (tally.is_full(LOG), tally.is_tight, len(calls)) == (True, True, 1)
+    tally.add_proof(pair)
+    assert len(calls) == 1
+
+
 def test_a_new_sum() -> None:
     """Summing up lifts what the tally had too high, and counts authors as before; a sum over the limit is full."""
     tally, _ = quotas(author=AUTHOR_BYTES + 2000)
@@ -115,6 +149,18 @@ def test_what_comes_during_a_sum() -> None:
     tally.begin({AUTHOR: ENTRY + 1000})
     during = sum(weight_of(log.entries[1]) + 1000 for log in (ME, OTHER))
     assert 2 * AUTHOR_BYTES + ENTRY + 1000 + during == tally.total
+
+
+def test_a_sum_that_counts_twice() -> None:
+    """What came during a sum can count twice, and use up a quota: then the next sum has to come soon."""
+    tally, _ = quotas(author=AUTHOR_BYTES + 3 * (ENTRY + 1000))
+    tally.mark()
+    assert all(tally.takes(entry, 1000) for entry in ME.entries[:2])
+    tally.begin({AUTHOR: 2 * (ENTRY + 1000)})
+    assert (tally.is_full(LOG), tally.is_tight, tally.is_doubtful) == (True, False, True)
+    tally.mark()
+    tally.begin({AUTHOR: 2 * (ENTRY + 1000)})
+    assert (tally.is_full(LOG), tally.is_doubtful) == (False, False)
 
 
 def test_a_log_with_an_entry_that_does_not_fit() -> None:
@@ -228,6 +274,53 @@ def test_a_hostile_member(parties: list[Party], scheme: str) -> None:
     sizes = taken(carrier)
     assert 50_000 < sizes[hostile.identity.public] <= 100_000
     assert sum(sizes.values()) <= 400_000
+
+
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_room_that_is_made(parties: list[Party], scheme: str) -> None:
+    """When payloads were deleted, a carrier goes on with the log in the same session: members need not call again."""
+    carrier, member, _ = parties
+    for _ in range(12):
+        member.store.append(member.identity, 1, [bytes(5000)])
+    log = member.identity.public, 1
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            _, url = await stack.enter_async_context(node(carrier, scheme, QuotaLimits(author=AUTHOR_BYTES + 30_000)))
+            caller, _ = await stack.enter_async_context(node(member, scheme))
+            caller.contact(url)
+            await until(lambda: len(carrier.holds().get(log, ())) == 5)
+            (session,) = caller.sessions
+            for seq in range(1, 6):
+                carrier.store.forget(Place(*log, seq))
+            await until(lambda: carrier.holds()[log][-1:] >= [8])
+            assert [session] == list(caller.sessions)
+
+    run(main)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_an_author_who_is_admitted_again(parties: list[Party], scheme: str) -> None:
+    """A listener that has blocked an author, and blocks them no more, gets the log in the same session."""
+    carrier, member, _ = parties
+    member.store.append(member.identity, 1, [b"hello"])
+    log = member.identity.public, 1
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            blocked = Policy(block_authors=frozenset([member.identity.public]))
+            service, url = await stack.enter_async_context(node(carrier, scheme, policy=blocked))
+            caller, _ = await stack.enter_async_context(node(member, scheme))
+            caller.contact(url)
+            await until(lambda: bool(service.sessions))
+            await asyncio.sleep(3)
+            (session,) = service.sessions
+            assert log not in carrier.holds()
+            await service.change_policy(Policy())
+            await until(lambda: carrier.holds().get(log) == [1])
+            assert [session] == list(service.sessions)
+
+    run(main)
 
 
 @pytest.mark.parametrize("scheme", ["culm", "intervals", "proposals"])  # Bushbaby has no entry without its payload.

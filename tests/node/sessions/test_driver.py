@@ -39,6 +39,7 @@ class Bytes:
         self.out = bytearray()
         self.deadline: float | None = None
         self.fired: list[float] = []
+        self.limits: list[int] = []
         self.has_more = False
 
     def receive_data(self, data: Buffer, now: float) -> Iterator[int]:  # noqa: ARG002 - the shape of a connection
@@ -51,6 +52,7 @@ class Bytes:
 
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:
         """What is queued, as far as the limit goes."""
+        self.limits.append(limit)
         data = bytes(self.out[:limit])
         del self.out[: len(data)]
         return data
@@ -303,6 +305,19 @@ def test_silence_ends_a_session(is_open: bool, after: float) -> None:
     assert after <= seconds < after + 2  # closing takes a second where the peer does not
 
 
+def test_a_handshake_may_take_all_of_its_time() -> None:
+    """A peer that ends its handshake just as its time is over is not dropped."""
+
+    async def talk(speaker: Listening, _driver: Driver[int], _far: Any) -> None:
+        speaker.open = False
+        await asyncio.sleep(LIMITS.handshake_seconds + 0.1)  # the watch has looked when the time was just over
+        speaker.open = True
+        await asyncio.sleep(5)
+
+    _, ended = run(lambda: driven(talk))
+    assert ended is None
+
+
 def test_a_quiet_session_says_something_settles_and_polls() -> None:
     """When nothing happens, a sign of life goes out in time, and the speaker is told to settle and to ask again."""
     came = bytearray()
@@ -333,6 +348,23 @@ def test_a_session_does_not_settle_before_the_peer_has_spoken() -> None:
 
     run(lambda: driven(talk))
     assert ["settle" in some for some in told] == [False, True]
+
+
+@pytest.mark.parametrize(("pause", "sizes"), [(0.0, {WRITE_BYTES}), (0.1, {16 * 1024, 32 * 1024})])
+def test_a_slow_link_gets_small_pieces(pause: float, sizes: set[int]) -> None:
+    """A peer that takes long gets less at a time, so that news wait for little; a quick one gets as much as goes."""
+
+    async def talk(speaker: Listening, driver: Driver[int], far: Any) -> None:
+        speaker.to_say = [bytes(WRITE_BYTES)] * 16
+        driver.wake()
+        came = 0
+        while came < 12 * WRITE_BYTES:
+            came += len(await far[0].read(32 * 1024))
+            await asyncio.sleep(pause)
+
+    speaker, ended = run(lambda: driven(talk))
+    assert ended is None
+    assert set(speaker.connection.limits[-20:]) <= sizes
 
 
 def test_what_is_composed_goes_out_in_order() -> None:

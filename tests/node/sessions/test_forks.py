@@ -126,6 +126,18 @@ def test_both_know_the_lowest_fork(scheme: str, held: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_end_with_entries_behind_it(scheme: str, first: int) -> None:
+    """One node holds an entry behind the end that the other holds: both learn of it, whoever finds out last."""
+    log = build_log(5)
+    one, five, end = log.entries[0], log.entries[4], log.make(4, b"the end", is_end=True)
+    held: list[list[Item]] = [[(one, log.payloads[one.hash]), (five, log.payloads[five.hash])], [(end, b"the end")]]
+    with parties_with(held[first], held[1 - first]) as (caller, listener):
+        run(lambda: exchanges(scheme, caller, listener, one.log))
+        assert (lowest(caller), lowest(listener)) == (4, 4)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_an_author_cannot_hide_the_lower_fork(scheme: str) -> None:
     """One node holds as many entries 13 as are kept of a number, the other one more, which contradicts entry 4."""
     log = build_log(13)

@@ -92,20 +92,28 @@ def test_a_refused_call_prolongs_nothing(parties: list[Party], scheme: str) -> N
 
 
 def test_a_refused_caller_is_told_how_long(parties: list[Party]) -> None:
-    """By culm:// the caller learns the seconds that are left, with a right clump and with a wrong one."""
+    """By culm:// the caller learns the seconds that are left, and the usual reason: a wrong clump, then or before.
+
+    The words are the same with a right clump and with a wrong one, so that nobody can try clumps meanwhile.
+    """
     alice, bob = parties[:2]
     told: list[int] = []
+    words: list[str] = []
 
     async def main() -> None:
         async with serving(bob, "culm") as url:
             await offend(alice, url)
             for clump in (b"Quagga", b"Zebra"):
                 await asyncio.sleep(1)
-                found = re.search(r"refuses this node for another (\d+) s", str(await call(alice, url, clump)))
+                error = str(await call(alice, url, clump))
+                found = re.search(r"refuses this node for another (\d+) s", error)
                 assert found is not None
                 told.append(int(found[1]))
+                words.append(error.replace(found[0], ""))
 
     run(main)
+    assert words[0] == words[1]
+    assert "compare the clump with the peer's" in words[0]
     assert 10 >= told[0] > told[1] >= 7
 
 

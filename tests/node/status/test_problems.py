@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from culm.errors import CulmError, NetworkError, PayloadDamaged, RemoteProtocolError, StoreLocked
+from culm.errors import CulmError, NetworkError, PayloadDamaged, RemoteProtocolError, StoreLocked, WrongClump
 from culm.node.names import Name, Names
 from culm.node.network.urls import PeerUrl
 from culm.node.roster import Roster
@@ -36,6 +36,7 @@ def test_what_to_do_follows_from_the_error() -> None:
     kinds = (NetworkError, RemoteProtocolError, PeerRefused, StoreLocked, PayloadDamaged, CulmError)
     assert len(kinds) == len({what_to_do(kind) for kind in kinds})
     assert "log" in what_to_do(CulmError)
+    assert "the same clump" in what_to_do(WrongClump)
 
 
 @pytest.mark.parametrize("error", [None, asyncio.CancelledError()])

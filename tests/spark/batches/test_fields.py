@@ -12,7 +12,7 @@ from culm.bamboo import MAX_U64, Entry
 from culm.errors import EncodingError
 from culm.spark.batches.checks import digests
 from culm.spark.batches.fields import Fields, padded
-from tests.bamboo.test_followed import NUMBERS, made
+from tests.bamboo.test_many import NUMBERS, made
 
 RNG = random.Random(24)
 GOOD = [made(RNG.choice((0, 247, 248, MAX_U64)), seq, RNG.choice(NUMBERS), tag=seq % 2) for seq in NUMBERS]

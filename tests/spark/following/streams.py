@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from culm.spark import follow, run
-from culm.spark.following.changes import KINDS, NEW, REASON
+from culm.spark.following.delivery import KINDS, NEW, REASON
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import plan

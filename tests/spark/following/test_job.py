@@ -15,8 +15,7 @@ import pytest
 
 from culm.cli import main
 from culm.spark import State
-from culm.spark.following.job import run_follow
-from culm.spark.following.query import Following
+from culm.spark.following.job import Following, run_follow
 from tests.patience import PATIENCE
 from tests.spark.following.streams import Arriving, told
 

@@ -13,10 +13,9 @@ from pyspark.errors import StreamingQueryException
 
 from culm.errors import ConfigError
 from culm.spark import State, follow, run
-from culm.spark.following import query
-from culm.spark.following.changes import NEW, REASON, replayed
-from culm.spark.following.delivery import Folder
-from culm.spark.following.query import Following
+from culm.spark.following import delivery, job
+from culm.spark.following.delivery import NEW, REASON, Folder, replayed
+from culm.spark.following.job import Following
 from culm.spark.verification.incremental import Increment
 from culm.testing import build_log
 from tests.spark.following.streams import Arriving, by_key, told
@@ -77,8 +76,8 @@ STEPS: list[tuple[Any, str, bool]] = [
     (State, "commit", False),
     (State, "commit", True),
     (Folder, "_add", True),
-    (Folder, "_note", False),
-    (query, "forget", False),
+    (delivery, "replace_text", False),
+    (job, "forget", False),
     (Following, "__call__", True),
 ]
 """Where a batch may end: before its verification, before and after the commit of the state, in the midst of the

@@ -19,8 +19,8 @@ from culm.node.negentropy.comparison import compare_stores
 from culm.spark.reconciliation.fingerprint import fingerprint
 from culm.spark.reconciliation.fingerprint import run as run_fingerprint
 from culm.spark.reconciliation.job import run as run_reconcile
-from culm.spark.reconciliation.reconcile import Found, reconcile
-from culm.spark.runtime.failures import one_line_failures
+from culm.spark.reconciliation.reconcile import Difference, reconcile
+from culm.spark.runtime.running import one_line_failures
 from culm.store import SQLiteStore, View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import read_manifest
@@ -143,7 +143,7 @@ def test_two_indexes_need_no_spark(tmp_path: Path) -> None:
     equal = run_reconcile(str(a), str(a), tmp_path / "out", overwrite=True)
     assert (equal.a_lacks, equal.b_lacks) == (0, 0)
     assert found_in(tmp_path / "out") == set()
-    answer = [Found("b", None, bytes(32))]
+    answer = [Difference.found("b", bytes(32))]
     assert run_reconcile(str(a), lambda _: answer, tmp_path / "peer").a_lacks == 1
     assert found_in(tmp_path / "peer") == {(None, None, None, bytes(32), None, "b")}
 
@@ -271,9 +271,9 @@ class TestWithSpark:
         assert made.bytes > 0
         assert {"differences", "summary.json"} == {path.name for path in (tmp_path / "mixed").iterdir()}
 
-        def peer(index: IndexStorage) -> list[Found]:
+        def peer(index: IndexStorage) -> list[Difference]:
             assert len(index) == len(set(ours))
-            return [Found(row[5], None, row[3]) for row in right]
+            return [Difference.found(row[5], row[3]) for row in right]
 
         run_reconcile(str(a), peer, tmp_path / "peer")
         assert found_in(tmp_path / "peer") == {row for row in right if row[5] == "a"} | {

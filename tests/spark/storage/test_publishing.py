@@ -15,8 +15,9 @@ from pyarrow import fs, parquet
 
 from culm.cli import main
 from culm.errors import ConfigError
-from culm.spark.runtime.folders import check_not_inside, check_output, whole_folder
-from culm.spark.storage import Location, publishing, target
+from culm.spark.runtime import folders
+from culm.spark.runtime.folders import check_output, whole_folder
+from culm.spark.storage import Location, target
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def publish(output: Location, files: dict[str, bytes]) -> None:
 def there(output: Location) -> dict[str, bytes]:
     """The files that are there, by their names in the folder."""
     system, path = output.filesystem()
-    return {name: system.open_input_file(f"{path}/{name}").read() for name in publishing._files(system, path)}
+    return {name: system.open_input_file(f"{path}/{name}").read() for name in folders._files(system, path)}
 
 
 def test_results_are_replaced_as_a_whole(fragile: Location) -> None:
@@ -140,7 +141,7 @@ def test_other_peoples_files_stay(fragile: Location) -> None:
     publish(fragile / "empty", FILES)
     for source in (f"{fragile}/empty/verdicts", Path(f"{fragile}/empty/*.bundle")):
         with pytest.raises(ConfigError, match="is inside the output"):
-            check_not_inside(source, fragile / "empty", overwrite=True)
+            check_output(fragile / "empty", overwrite=True, reads=[source])
 
 
 def test_missing_rights_are_told_first(fragile: Location) -> None:
@@ -172,7 +173,7 @@ def test_results_in_a_bucket(command: str, s3: tuple[str, FileSystem], tmp_path:
     assert 0 == main([*call, "--overwrite"])
     with system.open_input_file(f"{uri[6:]}/deep/out/summary.json") as stream:
         assert 5 == json.loads(stream.read())["entries"]
-    assert not [name for name in publishing._files(system, f"{uri[6:]}/deep") if "_partial" in name]
+    assert not [name for name in folders._files(system, f"{uri[6:]}/deep") if "_partial" in name]
     if command == "verify":
         table = parquet.read_table(f"{uri[6:]}/deep/out/verdicts", filesystem=system)
         assert ["verified"] * 5 == table.column("verdict").to_pylist()

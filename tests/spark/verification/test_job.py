@@ -18,7 +18,7 @@ from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError
 from culm.spark import Summary, read_entries, run, verify
 from culm.spark.runtime import running
-from culm.spark.runtime.failures import first_cause, one_line_failures
+from culm.spark.runtime.running import first_cause, one_line_failures
 from culm.testing import LogBuilder, build_log, tampered
 
 if TYPE_CHECKING:

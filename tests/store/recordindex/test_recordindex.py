@@ -25,7 +25,7 @@ from culm.negentropy.codec import INFINITY
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.compare import compare
-from culm.store.recordindex.manifest import BLOCK, FENCE, read_manifest, write_manifest
+from culm.store.recordindex.manifest import BLOCK, FENCE, IndexFile, read_manifest, write_manifest
 from culm.store.recordindex.writer import FileWriter
 from culm.store.records.index import record_key
 from tests.store.recordindex.indexes import Item, keys_of, make_index, write_index
@@ -442,6 +442,15 @@ def test_manifests_that_make_no_sense(tmp_path: Path, change: dict[str, Any]) ->
     path.write_text(json.dumps(value))
     with pytest.raises(StoreDamaged, match=str(path)):
         IndexStorage(tmp_path / "i")
+
+
+@pytest.mark.parametrize(("blocks", "records"), [(0, 1), (-1, 1), (2, 1), (0, 0)])
+def test_blocks_that_cannot_hold_their_records(blocks: int, records: int) -> None:
+    """A file has records, and each of its blocks has at least one of them."""
+    value = {"name": "x", "total": "00" * 32, "first": "00" * 40, "last": "00" * 40, "checksum": "00" * 32}
+    assert IndexFile.of({**value, "blocks": 1, "records": 1}).pages == 1
+    with pytest.raises(ValueError, match=f"{blocks} blocks cannot hold {records} records"):
+        IndexFile.of({**value, "blocks": blocks, "records": records})
 
 
 def test_a_manifest_has_a_greatest_size(tmp_path: Path) -> None:

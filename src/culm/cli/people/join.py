@@ -13,17 +13,18 @@ import argparse
 import asyncio
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from culm.app.names import followed
 from culm.bushbaby.clump import check_clump
+from culm.cli.arguments import home_option
 from culm.cli.command import Commands
 from culm.cli.identity import ask_passphrase, ensure_identity
 from culm.cli.nodeoptions import ORIGIN, clump_text, node_config, settings_of, start_logging
 from culm.cli.output import counted, note, print_json
 from culm.cli.people.invite import described, until
-from culm.cli.progress import sync_progress
+from culm.cli.progress import summed, sync_progress, tell_wrong
 from culm.errors import ConfigError, NetworkError, ProtocolError
 from culm.node.home import Home
 from culm.node.interests.policy import Policy
@@ -102,12 +103,12 @@ def _join(arguments: argparse.Namespace) -> int:
         raise
     is_kept = _keep_peers(arguments, joined, (url,))
     if arguments.json:
-        summed = {**asdict(summary), "seconds": round(summary.seconds, 3)}
         about = {"home": str(home.path), "created": fresh, "address": str(url)}
-        print_json({"type": "summary", **about, "inviter": described(invitation), **summed})
+        print_json({"type": "summary", **about, "inviter": described(invitation), **summed(summary)})
     else:
-        _tell_end(joined, url, summary)
-        note(f"to stay up to date: culm serve{'' if is_kept else _options(joined, url)}")
+        culm = home_option(arguments)
+        _tell_end(joined, culm, url, summary)
+        note(f"to stay up to date: {culm} serve{'' if is_kept else _options(joined, url)}")
     return 1 if summary.refused else 0
 
 
@@ -206,20 +207,17 @@ def _first_exchange(arguments: argparse.Namespace, joined: _Joined) -> tuple[Pee
     return reached, summary
 
 
-def _tell_end(joined: _Joined, url: PeerUrl, summary: SyncSummary) -> None:
+def _tell_end(joined: _Joined, culm: str, url: PeerUrl, summary: SyncSummary) -> None:
     print(f"received {counted(summary.entries_received, 'entry')} from {joined.home.names().author(url.key or b'')}")
-    if summary.forks:
-        note(f"warning: found {counted(summary.forks, 'new fork proof')}; see: culm logs")
-    for line in summary.refused:
-        note(f"refused {line}")
-    note("to see it: culm logs")
+    tell_wrong(joined.home, summary)
+    note(f"to see it: {culm} logs")
     name = joined.home.names().of.get(joined.invitation.key)
     if name is None:
-        note(f"to give the inviter a name: culm name {author_text(joined.invitation.key)} NAME")
+        note(f"to give the inviter a name: {culm} name {author_text(joined.invitation.key)} NAME")
     elif name.suggested:
-        note(f"the inviter chose the name {name.text}; to keep it: culm name {name.text} {name.text}")
+        note(f"the inviter chose the name {name.text}; to keep it: {culm} name {name.text} {name.text}")
     if not joined.invitation.as_reader:
-        note("to publish: culm append 1 --text hello; a node that follows only some has to follow your author, too")
+        note(f"to publish: {culm} append 1 --text hello; a node that follows only some has to follow your author, too")
 
 
 def _options(joined: _Joined, url: PeerUrl) -> str:

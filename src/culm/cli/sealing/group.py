@@ -17,7 +17,7 @@ from culm.node.home import Home
 from culm.sealing import Group, newest_group, reader_of
 from culm.sealing.readers import AGE_KEY, recipient_of
 from culm.types import Log
-from culm.wire.places import author_text, log_text, place_text
+from culm.wire.places import author_text, log_text, parse_author, place_text
 
 _Change = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
 
@@ -72,19 +72,23 @@ def _publish(change: _Change, arguments: argparse.Namespace) -> int:
             yield made[0].encode()
 
         entry = store.append(identity, arguments.log_id, payload())
-    place = place_text(entry.place)
-    readers = made[0].readers
+    readers, names = made[0].readers, home.names()
+    name = names.of.get(identity.public)
+    group = log_text(entry.log) if name is None else f"{name.text}/{arguments.log_id}"
     print_result(
         arguments,
-        {"place": place, "group": log_text(entry.log), "readers": list(readers)},
-        f"{place}: {counted(len(readers), 'reader')}; seal for them with: --for {log_text(entry.log)}",
+        {"place": place_text(entry.place), "group": log_text(entry.log), "readers": list(readers)},
+        f"{names.place(entry.place)}: {counted(len(readers), 'reader')}; seal for them with: --for {group}",
     )
     return 0
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    with Home.find(arguments.home).store(read_only=True) as store:
+    home = Home.find(arguments.home)
+    with home.store(read_only=True) as store:
         group = newest_group(store, arguments.log)
+    names = home.names()
+    readers = (reader if AGE_KEY.fullmatch(reader) else names.author(parse_author(reader)) for reader in group.readers)
     shown = {"group": log_text(group.log), "author": author_text(group.log[0]), "seq": group.seq}
-    print_result(arguments, shown | {"readers": list(group.readers)}, *group.readers)
+    print_result(arguments, shown | {"readers": list(group.readers)}, *readers)
     return 0

@@ -6,10 +6,10 @@ longer than an empty one.
 """
 
 import argparse
-import shlex
 from dataclasses import asdict
 from typing import Any
 
+from culm.cli.arguments import home_option
 from culm.cli.output import counted, print_result
 from culm.node.home import Home
 from culm.wire.places import author_text, clump_name
@@ -18,11 +18,11 @@ from culm.wire.places import author_text, clump_name
 def run(arguments: argparse.Namespace) -> int:
     """Print it; the exit code."""
     home = Home.find(arguments.home)
-    given = f" --home {shlex.quote(arguments.home)}" if arguments.home else ""
+    culm = home_option(arguments)
     if not home.store_path.exists() and not home.identity_names():
         nexts = [
-            (f"culm{given} init", "make a home here"),
-            (f"culm{given} join URL", "take an invitation, and receive what is shared"),
+            (f"{culm} init", "make a home here"),
+            (f"{culm} join URL", "take an invitation, and receive what is shared"),
             ("culm demo", "see what Culm does, in a minute, without leaving anything behind"),
             ("culm --help", "all commands"),
         ]
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     home.check()
     found = _found(home, arguments)
-    print_result(arguments, found, *_lines(found), *_next(_steps(found, given)))
+    print_result(arguments, found, *_lines(found), *_next(_steps(found, culm)))
     return 0
 
 
@@ -89,24 +89,24 @@ def _lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _steps(found: dict[str, Any], given: str) -> list[tuple[str, str]]:
+def _steps(found: dict[str, Any], culm: str) -> list[tuple[str, str]]:
     """What one could do next: first what nobody does twice."""
     clump = "" if found["clump"] else " --clump NAME"
     steps = []
     if not found["identities"]:
-        steps.append((f"culm{given} identity new default", "make an identity, to publish with"))
+        steps.append((f"{culm} identity new default", "make an identity, to publish with"))
     elif not found["own_logs"]:
-        steps.append((f'culm{given} append 1 --text "first light"', "publish an entry"))
+        steps.append((f'{culm} append 1 --text "first light"', "publish an entry"))
     if found["peers"]:
-        steps.append((f"culm{given} serve{clump}", "stay connected to your peers"))
+        steps.append((f"{culm} serve{clump}", "stay connected to your peers"))
     elif found["listen"]:
-        steps.append((f"culm{given} serve{clump}", "run the node: let others connect"))
+        steps.append((f"{culm} serve{clump}", "run the node: let others connect"))
         if found["clump"] and any(url.startswith("culm://") for url in found["listen"]):
-            steps.append((f"culm{given} invite", "print a URL that brings somebody to this node"))
+            steps.append((f"{culm} invite", "print a URL that brings somebody to this node"))
     else:
-        steps.append((f"culm{given} serve{clump} --listen culm://0.0.0.0:8483", "let others connect"))
-        steps.append((f"culm{given} sync culm://KEY@HOST:PORT{clump}", "exchange everything with a peer, once"))
-    return [*steps, (f"culm{given} logs", "list the logs"), ("culm --help", "all commands")]
+        steps.append((f"{culm} serve{clump} --listen culm://0.0.0.0:8483", "let others connect"))
+        steps.append((f"{culm} sync culm://KEY@HOST:PORT{clump}", "exchange everything with a peer, once"))
+    return [*steps, (f"{culm} logs", "list the logs"), ("culm --help", "all commands")]
 
 
 def _next(steps: list[tuple[str, str]]) -> list[str]:

@@ -68,7 +68,8 @@ class Fetching:
     """Asks one peer for logs, through the interval session ``transfer``.
 
     ``receipts`` tell the peer that its own logs have come. ``progressed`` is called whenever a log was begun or
-    finished, or an offer was found useless.
+    finished, or an offer was found useless. ``forked`` is called with the logs in which a fetch has shown
+    a fork, or a lower one, before ``is_idle`` can be true: the peer should hear of it.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Fetching:
         transfer: IntervalSession,
         receipts: Receipts,
         progressed: Callable[[], None],
+        forked: Callable[[list[Log]], None],
     ) -> None:
         self._source = source
+        self._forked = forked
         self._receipts = receipts
         self._share = share
         self._claims = claims
@@ -185,12 +188,15 @@ class Fetching:
         while True:
             self._news.clear()
             if self._finished:
-                for log, wish in await self._share.run(self._look_at_finished):
+                again = await self._share.run(self._look_at_finished)
+                self._forked([log for log, wish in again if wish.in_any_case])
+                for log, wish in again:
                     latest = self._wanted.get(log)  # A newer offer may have come meanwhile.
                     if latest is None or wish.in_any_case:
                         self._want(log, wish if latest is None else latest._replace(in_any_case=True))
             wanted = list(self._wanted.items())  # A copy, because offers come in while a thread looks at them.
-            chosen, useless = await self._share.run(self._choose, wanted)
+            # With nothing wanted, as after most looks, a turn on a thread would find nothing.
+            chosen, useless = await self._share.run(self._choose, wanted) if wanted else ({}, [])
             for log, wish in useless:
                 if self._wanted.get(log) is wish:  # Otherwise a newer offer has come meanwhile.
                     self._want_no_more(log)
@@ -274,6 +280,7 @@ class Fetching:
                 again.append((log, _Wish(offer)))
             else:
                 self._tries.pop(log, None)
+                self._source.ask(self._receipts.hear, offer)  # Once more: now the entry to compare may be held.
                 self._source.ask(self._receipts.settled, offer)
             del self._busy[log]
         return again

@@ -60,7 +60,6 @@ class Receipts:
 
     def settled(self, store: ReadableStore, offer: Offer) -> None:
         """An offer of the peer was looked at, and we hold all of it that we want."""
-        self.hear(store, offer)  # Once more: now we may hold the entry with which to compare the offer.
         is_theirs = offer.author == self._connection.peer != self._me
         if is_theirs and self._shares(offer.log) and (offer.log in self._due or len(self._due) < _MOST_DUE):
             self._due[offer.log] = _receipt(store, offer.log)

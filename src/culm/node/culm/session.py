@@ -95,7 +95,13 @@ class CulmSession(Session[Event]):
             lambda log: self.config.policy.shares(log),  # noqa: PLW0108 - the policy may change
         )
         self._fetching = Fetching(
-            context.source, context.worker.share, context.claims, self._transfer, self._receipts, self._fetched_some
+            context.source,
+            context.worker.share,
+            context.claims,
+            self._transfer,
+            self._receipts,
+            self._fetched_some,
+            self._tell_forks,
         )
         self.discovery = Discovery(
             connection, context.worker, config, self.driver.wake, self._compared, self._receipts.begin_comparison
@@ -199,10 +205,14 @@ class CulmSession(Session[Event]):
             return
         if seconds := self.connection.refused_for:
             raise PeerRefused(
-                f"the peer refuses this node for another {seconds} s, because its identity or address broke the rules"
-                " before; calling again meanwhile does not prolong that"
+                f"the peer refuses this node for another {seconds} s, because a call with its identity, or from its"
+                " address, named a wrong clump or broke the protocol; compare the clump with the peer's, and call again"
+                " (calling meanwhile does not prolong that)"
             )
-        raise PeerRefused("the peer hung up during the handshake: it may use another clump, or not allow this identity")
+        raise PeerRefused(
+            "the peer hung up during the handshake: it may use another clump, or not allow this identity; compare the"
+            " clump (--clump, or clump in culm.toml) with the peer's"
+        )
 
     def _handle(self, event: Event) -> None:
         match event:
@@ -303,6 +313,14 @@ class CulmSession(Session[Event]):
             if is_outgrown:
                 self._tell_interests()
                 self.discovery.again()
+
+    def _tell_forks(self, logs: list[Log]) -> None:
+        """Offer logs in which a fork has just been found: at once, because the session may be about to end."""
+        theirs, policy = self.connection.their_interests, self.config.policy
+        offers = [self._source.ask(offer_of, log) for log in logs if theirs.wants(log) and policy.shares(log)]
+        if offers:
+            self.connection.offer(offers)
+            self.driver.wake()
 
     def _news_for_peer(self, change: int) -> tuple[int, list[Offer], bool]:
         """The store's last change; offers of what changed since; and whether our interests are to be told anew."""

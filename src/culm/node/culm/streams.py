@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from culm.session import Connection
 
-_QUEUED_BYTES = 128 * 1024  # While more waits to be sent, ``drain`` waits: so news on the same socket get through soon.
+_QUEUED_BYTES = 32 * 1024  # While more waits to be sent, ``drain`` waits: so news on the same socket get through soon.
 
 
 class TransferReader(asyncio.StreamReader):

@@ -71,7 +71,9 @@ class Quotas:
     def begin(self, sizes: Mapping[bytes, int]) -> None:
         """Begin with what the store has of each author, as ``weight_of`` counts it, and the bytes since ``mark``.
 
-        Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low.
+        Bytes since ``mark`` that are in the store count twice until the next sum, so the tally is never too low. If
+        somebody has no room for that reason, the tally is *doubtful*: nothing more is asked for, so nothing would be
+        refused and call for another sum.
         """
         self._of = Counter({author: size + AUTHOR_BYTES for author, size in sizes.items() if author not in self._own})
         for author, size in self._since.items():
@@ -79,6 +81,7 @@ class Quotas:
         self.total = self._of.total()
         self._full: set[Log] = set()  # An entry of these was refused although their author had room for less.
         self.is_tight = False  # Whether anything was refused since, so that it is worth summing up the store again.
+        self.is_doubtful = bool(self._since) and any(not self._has_room(author, 1) for author in self._of)
 
     def explained(self) -> str:
         """How much of each quota is used, for the log that an entry was refused of last."""
@@ -113,6 +116,17 @@ class Quotas:
         size = sum(map(weight_of, entries))
         return self._takes(entries[0].log, size, size)
 
+    def add_proof(self, entries: Sequence[Entry]) -> None:
+        """Weigh a fork proof that the store has made of entries which it holds, and keeps beside these.
+
+        It cannot be refused, because it was not known before. So an author who forks can go over a quota, by the proofs
+        of one group of entries that are stored together.
+        """
+        if (author := entries[0].author) not in self._own:
+            self._add(author, sum(map(weight_of, entries)))
+            if not self._has_room(author, 1):
+                self._refuse(entries[0].log)
+
     def _takes(self, log: Log, size: int, expected: int) -> bool:
         author = log[0]
         if author in self._own:
@@ -122,11 +136,14 @@ class Quotas:
         if not self._has_room(author, expected):
             self._refuse(log)
             return False
+        self._add(author, size)
+        return True
+
+    def _add(self, author: bytes, size: int) -> None:
         self._since[author] += size
         size += 0 if author in self._of else AUTHOR_BYTES
         self._of[author] += size
         self.total += size
-        return True
 
     def _refuse(self, log: Log) -> None:
         is_new = not self.is_tight

@@ -10,7 +10,6 @@ from culm.intervals import Connection, Doubted, Event, Request, RequestEnded
 from culm.node.intervals.followed import FollowOptions
 from culm.node.intervals.follower import Follower
 from culm.node.intervals.peek import Peek
-from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
@@ -114,7 +113,7 @@ class IntervalSession(PointToPointSession[Event]):
             self._purpose.peek.begin(self.connection)
             self._refill()  # The program may have taken some bytes.
         self.asker.step()
-        more = self.connection.respond(WRITE_BYTES)
+        more = self.connection.respond(self.driver.write_bytes)
         self.stats.entries_sent = self.connection.theirs.entries_sent
         return more
 

@@ -15,7 +15,6 @@ from culm import proposals
 from culm.bamboo import Entry
 from culm.node.proposals.options import ProposalOptions
 from culm.node.proposals.proposer import Proposer
-from culm.node.sessions.driver import WRITE_BYTES
 from culm.node.sessions.pointtopoint import INLINE_TURNS, PointToPointSession
 from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
@@ -162,7 +161,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             self.asker.step()
         elif not self._endpoint.exchanges:
             self.connection.close()
-        more = self.connection.respond(WRITE_BYTES)
+        more = self.connection.respond(self.driver.write_bytes)
         self.stats.entries_sent = self._endpoint.sender.entries_sent
         return more
 

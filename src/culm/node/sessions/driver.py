@@ -41,7 +41,13 @@ from culm.node.surroundings import clock
 EventT = TypeVar("EventT")
 
 WRITE_BYTES = 256 * 1024
-"""Bytes handed to the socket at once: enough to keep a fast link busy, and little enough memory for a slow one."""
+"""Bytes handed to the socket at once, at most: enough to keep a fast link busy."""
+
+# On a slow link less: news that come up wait until the piece before them has gone. Such a piece should take so many
+# seconds, at least and at most; below the least size its frame and its turn would cost too much.
+_SHORT, _LONG = 0.005, 0.02
+_LEAST_WRITE, _FIRST_WRITE = 16 * 1024, 64 * 1024
+_SEVERAL = 4  # pieces
 
 _READ_BYTES = 512 * 1024  # Read from the socket at once, for the same reasons.
 _MOST_UNSENT = 1024 * 1024  # Stop reading when the peer has not taken so many bytes: it may not make us queue more.
@@ -64,6 +70,8 @@ class Driver(Generic[EventT]):
         self._share = share
         self._is_counted = is_counted
         self._portion = Portion()
+        self.write_bytes = _FIRST_WRITE  # What to compose and to hand to the socket at once, learned from the link.
+        self._taken, self._waited = 0, 0.0  # Bytes that the socket has taken, and how long that took.
         self._wake = asyncio.Event()
         self.was_heard = False  # Whether the peer has sent anything yet.
         self._was_open = self._has_ended = False
@@ -219,14 +227,31 @@ class Driver(Generic[EventT]):
                 size = self._put_out()
             if not size:
                 return any_sent
-            any_sent = True
+            any_sent, began = True, clock()
             await self._writer.drain()
             self._unsent_at = None
+            self._learn(size, clock() - began)
+
+    def _learn(self, size: int, seconds: float) -> None:
+        """Learn from the time that the link needed how large pieces should be.
+
+        Buffers on the way take some pieces at once, so several count together, unless they take long already.
+        """
+        self._taken += size
+        self._waited += seconds
+        if self._taken < _SEVERAL * self.write_bytes and self._waited < _SEVERAL * _LONG:
+            return
+        each = self._waited * self.write_bytes / self._taken
+        if each > _LONG:
+            self.write_bytes = max(_LEAST_WRITE, self.write_bytes // 2)
+        elif each < _SHORT:
+            self.write_bytes = min(WRITE_BYTES, self.write_bytes * 2)
+        self._taken, self._waited = 0, 0.0
 
     def _put_out(self) -> int:
         """Hand bytes to the socket, in the order in which the connection gives them; how many. Holds the lock."""
         speaker = self._speaker
-        data = b"" if self._has_ended else speaker.connection.data_to_send(WRITE_BYTES)
+        data = b"" if self._has_ended else speaker.connection.data_to_send(self.write_bytes)
         now = clock()
         if data:
             self.spoke_at = now

@@ -50,6 +50,7 @@ class PointToPointSession(Session[EventT]):
         )
         self._source = context.source
         self._mixed: list[Place] = []  # Payloads whose pieces from several peers proved wrong together.
+        self._mirrored: dict[Log, None] = {}  # Also those that are not wanted now: a quota may have room again.
         self._change = -1  # The store's change that the peer has been served up to; -1: nobody waits for anything yet.
         self._has_changed = True
 
@@ -75,7 +76,7 @@ class PointToPointSession(Session[EventT]):
 
     async def change_policy(self, policy: Policy) -> None:
         """Go on with other choices: take back what is not wanted any more, and ask for what is."""
-        logs = [log for log in policy.interests or () if isinstance(log, tuple)]
+        logs = [*self._mirrored, *(log for log in policy.interests or () if isinstance(log, tuple))]
         if self._purpose.logs:
             logs += await self._share.run(self._source.ask, lambda store: [held.log for held in store.logs()])
         async with self.driver.lock:
@@ -126,7 +127,9 @@ class PointToPointSession(Session[EventT]):
     def _mirror(self, log: Log) -> None:
         """The peer asks for a log: ask the peer for it, too, if that is among the session's purposes."""
         self.driver.heard_news()
-        if self._purpose.mirrors and len(self.asker.logs) < min(MIRRORED_LOGS, self.config.limits.max_logs):
+        most = min(MIRRORED_LOGS, self.config.limits.max_logs)
+        if self._purpose.mirrors and max(len(self.asker.logs), len(self._mirrored)) < most:
+            self._mirrored[log] = None
             self.asker.add([log])
 
     async def make_room(self) -> None:

@@ -237,6 +237,9 @@ class Session(Speaker[EventT]):
         stats = self.stats
         stats.forks += len(report.forks)
         for proof in report.forks:
+            stats.note_fork(proof.log, proof.position)
+            if self.config.policy.quotas is not None:
+                self.config.policy.quotas.add_proof((proof.first, proof.second))
             if proof.author in self.config.policy.own and proof.log not in self._forks_told:
                 self._forks_told.add(proof.log)
                 about = {"log": log_text(proof.log), "seq": proof.position, "reason": _FORKED}

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, field, fields
 
 from culm.errors import CulmError, InvalidEntry, NetworkError, Place, RemoteProtocolError
+from culm.types import Log
 from culm.wire.places import log_text, place_text
 
 REFUSALS_KEPT = 100
@@ -45,7 +46,8 @@ class SessionStats:
     that we lacked when the peer announced them, so that progress has an end to count towards. ``offences`` counts
     entries and payloads that were not what they claimed to be. ``unconfirmed`` counts entries that were sent to a peer
     which may have lost them, because it stores slowly and did not say that it has them. ``refused`` has the texts of
-    offences, and of what was not taken for other reasons, up to ``REFUSALS_KEPT``.
+    offences, and of what was not taken for other reasons, up to ``REFUSALS_KEPT``. ``forks`` counts the new fork
+    proofs; ``forked`` has, for up to as many logs, the lowest position of these.
     """
 
     entries_received: int = 0
@@ -56,6 +58,7 @@ class SessionStats:
     missing: int = 0
     refused: list[str] = field(default_factory=list)
     forks: int = 0
+    forked: dict[Log, int] = field(default_factory=dict)
     offences: int = 0
     unconfirmed: int = 0
 
@@ -74,12 +77,20 @@ class SessionStats:
             self.refused.append(f"{place_text(place)}: {error}" if place else str(error))
         return is_kept
 
+    def note_fork(self, log: Log, position: int) -> None:
+        """Remember where a log is forked."""
+        if log in self.forked or len(self.forked) < REFUSALS_KEPT:
+            self.forked[log] = min(position, self.forked.get(log, position))
+
     def check_offences(self) -> None:
         """``RemoteProtocolError`` if there were more than ``MAX_OFFENCES``."""
         if self.offences > MAX_OFFENCES:
             raise RemoteProtocolError(f"the peer sent more than {MAX_OFFENCES} wrong entries or payloads")
 
     def add(self, other: SessionStats) -> None:
-        """Add the counts and refusals of another session."""
+        """Add the counts, refusals and forks of another session."""
+        for log, position in other.forked.items():
+            self.note_fork(log, position)
         for item in fields(SessionStats):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+            if item.name != "forked":
+                setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))

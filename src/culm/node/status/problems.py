@@ -3,7 +3,7 @@
 The errors are known when a session ends, so what to do follows from their class and not from their words.
 """
 
-from culm.errors import FeatureRefused, NetworkError, PayloadDamaged, ProtocolError, StoreError
+from culm.errors import FeatureRefused, NetworkError, PayloadDamaged, ProtocolError, StoreError, WrongClump
 from culm.node.names import Names
 from culm.node.roster import Roster
 from culm.node.sessions.stats import PeerRefused
@@ -15,7 +15,8 @@ MOST_DAMAGED = 50  # damaged payloads listed; all are counted in the totals
 
 _ADVICE: dict[type[BaseException], str] = {  # The first class that fits counts.
     PayloadDamaged: "nothing: the payload is asked for again, from any peer that has it; see the damage below",
-    PeerRefused: "if the two shall talk, change the lists of allowed and blocked peers (culm policy)",
+    PeerRefused: "if the two shall talk, compare their clumps, and whom they allow and block (culm policy)",
+    WrongClump: "if the two shall talk, give both the same clump; the peer is refused for a while, so wait",
     FeatureRefused: "change refuse_ranges or avoid_ranges in culm.toml, here or at the peer",
     ProtocolError: "update Culm here and the peer's program; if it goes on, keep the peer out (culm block)",
     NetworkError: "nothing if it happens now and then; otherwise look whether the peer runs, and at the network",

@@ -1,4 +1,7 @@
-"""Where the changes of a followed stream go: a folder of Parquet, or tables of a catalog that can be merged into.
+"""The change feed of a followed stream, and where it goes: a folder of Parquet, or tables of a catalog.
+
+The feed has a row for each verdict that is new or has changed, with what was said before. A table of a catalog also has
+the verdicts themselves, into which the changes are merged.
 
 Each run of a state has a mark (``State.mark``), and an output has the mark of the last run whose changes it has. If
 that is the mark of the run before, the changes of the last run are delivered. Otherwise the output is new, or runs went
@@ -11,23 +14,94 @@ batch before it adds it. Merging a batch twice changes nothing. The mark comes l
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession, functions
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.spark.following.changes import Change, changed
+from culm.spark.batches.arrays import names
+from culm.spark.batches.fields import Bytes
+from culm.spark.batches.payload import STATES
+from culm.spark.runtime.columns import Batch, combined
 from culm.spark.runtime.folders import SUMMARY
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.output import count_rows, place_of
+from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
+from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.state import State
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.steps import CountsRow, JudgedRow
+from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, Verdict
+from culm.staging import replace_text
+
+NEW, REASON = "new", "reason"
+KINDS = (REASON, "payload", "certified", "verdict", NEW)
+"""What may have changed, the most important last: a row names the last of these that has."""
+
+
+class Before(NamedTuple):
+    """What has changed (``KINDS``), and what was said before; null for a new entry."""
+
+    change: str
+    verdict_before: str | None
+    certified_before: bool | None
+    payload_before: str | None
+
+
+Change = combined("Change", __name__, Verdict, Before)
+"""The columns of ``Verdict``, then those of ``Before``.
+
+``reason``: the entry is not verified, as before, and the reason is perhaps another one. A state remembers verdicts, but
+not their reasons (``verification.verdicts``).
+"""
+
+
+def changed(rows: Iterable[JudgedRow], *, everything: bool = False) -> Iterator[Batch | CountsRow]:
+    """``steps.pronounced`` with the columns of ``Change``. ``everything``: all entries, as if they were new."""
+    for row in rows:
+        segment, before = row.compared()
+        before = np.zeros_like(before) if everything else before
+        where = segment.changed(before)
+        yield Batch(Change, _with_before(segment.table(where), segment.said[where], before[where]))
+        yield CountsRow(row.author, row.log, row.low, *segment.counts())
+
+
+def _with_before(verdicts: pa.RecordBatch, said: Bytes, before: Bytes) -> pa.RecordBatch:
+    new = before == 0
+    now, was = (codes.astype(np.int16) - 1 for codes in (said, np.maximum(before, 1)))
+    differs = now ^ was
+    kind = np.select([new, *(differs & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
+    columns = (
+        names(KINDS, kind.astype(np.int8)),
+        _unless(new, names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8))),
+        _unless(new, pa.array((was & CERTIFIED) != 0)),
+        _unless(new, names(STATES, (was & PAYLOAD).astype(np.int8))),
+    )
+    for name, column in zip(Before._fields, columns, strict=True):
+        verdicts = verdicts.append_column(name, column)
+    return verdicts
+
+
+def _unless(rows: Bytes, column: pa.Array) -> pa.Array:
+    """The column, null in some rows."""
+    return compute.if_else(pa.array(rows), pa.scalar(None, column.type), column)
+
+
+def replayed(changes: DataFrame) -> DataFrame:
+    """The table of verdicts that a change feed leads to: of each entry the verdict of its last ``batch``."""
+    rest = [name for name in Verdict._fields if name not in KEY]
+    last = functions.max_by(functions.struct(*rest), "batch").alias("last")
+    return changes.groupBy(*KEY).agg(last).select(*KEY, "last.*")
+
+
+# -- where it goes -------------------------------------------------------------------------------------------------
 
 CHANGES, REJECTS = "changes", "rejects"
 
@@ -41,33 +115,15 @@ class Delivery(NamedTuple):
     facts: Mapping[str, object]
 
 
-class Output(ABC):
-    """Where changes go."""
+class Folder:
+    """A folder of this machine: ``changes/batch=NUMBER``, ``rejects/batch=NUMBER``, and ``summary.json``.
 
-    name: str
-
-    @abstractmethod
-    def check(self) -> None:
-        """Raise ``ConfigError`` if changes cannot be written there; called before Spark is started."""
-
-    @abstractmethod
-    def mark(self, spark: SparkSession) -> str:
-        """The mark of the last run whose changes are there; "" if there is none."""
-
-    @abstractmethod
-    def put(self, spark: SparkSession, given: Delivery) -> None:
-        """Add the changes of a run. Nothing is added twice, however often and wherever this was cut short before."""
-
-
-class Folder(Output):
-    """A folder of this machine: ``changes/batch=NUMBER``, ``rejects/batch=NUMBER``, and ``summary.json``."""
+    ``ConfigError`` if it cannot be made, or holds something else.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
         self.name = str(path)
-
-    def check(self) -> None:
-        """Raise ``ConfigError`` if the folder cannot be made, or holds something else."""
         if not self._path.parent.is_dir():
             raise ConfigError(f"{self.name}: there is no folder {self._path.parent}")
         if self._path.exists() and not (self._path.is_dir() and (self._is_ours() or not any(self._path.iterdir()))):
@@ -91,7 +147,8 @@ class Folder(Output):
         """Add the folders of a batch, each under a hidden name until it is whole, and then the summary."""
         for name, table in given.tables.items():
             self._add(table, self._path / name / f"batch={given.number}")
-        self._note({**given.facts, "batch": given.number, "mark": given.mark})
+        facts = {**given.facts, "batch": given.number, "mark": given.mark}
+        replace_text(self._path / SUMMARY, json.dumps(facts, indent=2) + "\n")
 
     def _add(self, table: Path, place: Path) -> None:
         if place.exists() or (place.parent.is_dir() and not count_rows(table)):
@@ -101,26 +158,14 @@ class Folder(Output):
         copytree(table, part)
         part.rename(place)
 
-    def _note(self, facts: Mapping[str, object]) -> None:
-        whole = self._path / f".{SUMMARY}"
-        whole.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        whole.replace(self._path / SUMMARY)
 
-
-class Tables(Output):
+class Tables:
     """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and ``NAME_rejects`` only grow."""
 
     def __init__(self, name: str, table_format: str) -> None:
-        if table_format == "parquet":
-            raise ConfigError(
-                f"{name}: verdicts are merged into the table, and Parquet has no MERGE; use delta or iceberg"
-            )
         lakehouse.Target.of(name, table_format, overwrite=False, merges=True)
         self.name = name
         self._format = table_format
-
-    def check(self) -> None:
-        """Do nothing: without Spark only the name can be looked at."""
 
     def mark(self, spark: SparkSession) -> str:
         """The mark among the properties of the table."""
@@ -141,8 +186,8 @@ class Tables(Output):
         lakehouse.set_mark(spark, self.name, given.mark)
 
 
-def deliver(state: State, output: Output, spark: SparkSession, facts: Mapping[str, object]) -> Path | None:
-    """Bring an output up to date with a state. The Parquet folder of the changes that it got; None if it had all.
+def deliver(state: State, output: Folder | Tables, spark: SparkSession, facts: Mapping[str, object]) -> str | None:
+    """Bring an output up to date with a state. A line about the changes that it got; None if it had all.
 
     ``ConfigError`` if the output has changes of another state, or of a later run of this one.
     """
@@ -161,7 +206,16 @@ def deliver(state: State, output: Output, spark: SparkSession, facts: Mapping[st
         rmtree(work, ignore_errors=True)
     tables = {CHANGES: changes, REJECTS: place / REJECTS}
     output.put(spark, Delivery(number, state.mark, {n: path for n, path in tables.items() if path.is_dir()}, facts))
-    return changes
+    return _said(state, changes)
+
+
+def _said(state: State, changes: Path) -> str:
+    """What has changed, and how many entries there are now."""
+    kinds = Counter(kind for batch in read_batches(changes, ["change"]) for kind in batch.column("change").to_pylist())
+    told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
+    parts = [f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)]
+    every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
+    return f"batch {state.mark.split('-')[1]}: {', '.join(parts)}; {state.totals['entries']:,} entries: {every}"
 
 
 def forget(state: State) -> None:

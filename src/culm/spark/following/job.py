@@ -1,26 +1,181 @@
-"""Following inputs from the command line: what ``culm spark follow`` runs."""
+"""A streaming query that verifies what arrives: what is done with each of its batches, and ``culm spark follow``."""
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from culm.spark.following.query import Following
+from culm.errors import ConfigError, CulmError
+from culm.spark.following.delivery import (
+    CHANGES,
+    REJECTS,
+    Change,
+    Folder,
+    Tables,
+    changed,
+    deliver,
+    forget,
+)
 from culm.spark.reading.found import EntryRow
-from culm.spark.runtime.running import running, silent
-from culm.spark.runtime.shell import SETTINGS
+from culm.spark.runtime.columns import Batch
+from culm.spark.runtime.engine import Engine, Table
+from culm.spark.runtime.here import Here, HereTable
+from culm.spark.runtime.onspark import OnSpark
+from culm.spark.runtime.provenance import Provenance, stating
+from culm.spark.runtime.running import one_line_failures, running, silent
+from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
-from culm.spark.verification.state import State
-from culm.spark.verification.steps import COUNTED
-from culm.spark.verification.summary import Summary
-from culm.spark.verification.verify import chosen
+from culm.spark.verification.folding import fold
+from culm.spark.verification.gather import PackRow, Reject, gather
+from culm.spark.verification.incremental import Increment
+from culm.spark.verification.job import Summary
+from culm.spark.verification.state import CHECKPOINT, State, held
+from culm.spark.verification.steps import BLOCK, COUNTED
+from culm.spark.verification.verify import chosen, entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
+
+# Bytes of a state for each entry: its record, its findings, its place in the summaries.
+_ENTRY_BYTES = 450
+
+
+def follow(
+    entries: DataFrame,
+    state: Path,
+    *,
+    output: Path | None = None,
+    table: str | None = None,
+    table_format: str = "delta",
+    signatures: str = "all",
+    once: bool = False,
+    interval: float = 10.0,
+    progress: Callable[[str], None] | None = None,
+) -> StreamingQuery:
+    """Start a query that verifies entries as they arrive, in any order; the verdicts of a run over all of them.
+
+    ``entries`` is a streaming DataFrame as ``verify`` takes it. ``state`` is the folder of a state, made if it is not
+    there; it also notes what was read (its ``checkpoint``), so that a query that died goes on where it was. ``output``
+    is a folder for the change feed (``delivery.Change``, and the number of the ``batch``); or ``table`` is a table that
+    verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``.
+    ``signatures`` is ``all`` or ``heads``. ``once`` ends the query when it has read what there is; otherwise it looks
+    every ``interval`` seconds. ``progress`` is called with a line for each batch.
+
+    ``ConfigError`` if an argument does not fit, if the state or the output holds something else, or if another run is
+    at work on the state. Errors in a batch end the query; everything up to the batch before is kept.
+    """
+    given = Following(state, output, table, table_format, signatures, progress or silent)
+    return given.start(entries, once=once, interval=interval)
+
+
+class Following:
+    """What a query does with each batch. ``halt`` ends it between two batches."""
+
+    def __init__(
+        self,
+        state: Path,
+        output: Path | None,
+        table: str | None,
+        table_format: str,
+        signatures: str,
+        say: Callable[[str], None],
+    ) -> None:
+        """Raises ``ConfigError`` if the state or the output is something else, before Spark is started."""
+        if (output is None) == (table is None):
+            raise ConfigError("name either an output folder (--output) or a table (--table)")
+        self._output: Folder | Tables = Folder(output) if output is not None else Tables(str(table), table_format)
+        self._folder = state.absolute()
+        self._ways = chosen(signatures)
+        self._say = say
+        self._made = Provenance.of("follow", [], {"signatures": signatures, "state": str(state)})
+        self._busy = threading.Lock()
+        self._halted = False
+        State.open(self._folder, self._ways)
+
+    def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
+        """Start the query. ``ConfigError`` if the entries are no stream.
+
+        Before that, deliver what the state knows and the output lacks, as after a kill, or if the output is new.
+        """
+        if not entries.isStreaming:
+            raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
+        rows = entries_of(entries)
+        with self._busy, held(self._folder), one_line_failures():
+            self._deliver(State.open(self._folder, self._ways), entries.sparkSession)
+        trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
+        writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
+        return writer.option("checkpointLocation", f"file://{self._folder / CHECKPOINT}").start()
+
+    def halt(self) -> None:
+        """Wait for the end of the batch that is at work, and let no other begin."""
+        self._halted = True
+        with self._busy:
+            pass
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Verify a batch, unless that was done before, and deliver what has changed."""
+        with self._busy, held(self._folder), stating(self._made):
+            if self._halted:
+                raise CulmError("halted between two batches")
+            state = State.open(self._folder, self._ways)
+            position = {"query": self._query(), "batch": number}
+            if state.position != position:
+                self._add(state, batch, position)
+            self._deliver(state, batch.sparkSession)
+            fold(state, batch.sparkSession)
+
+    def _query(self) -> str:
+        """The name of the query, by which a batch of a new checkpoint is told from an old one of the same number."""
+        return str(json.loads((self._folder / CHECKPOINT / "metadata").read_text())["id"])
+
+    def _add(self, state: State, batch: DataFrame, position: dict[str, Any]) -> None:
+        """Verify the entries of a batch on top of the state."""
+        place = state.begin()
+        work = OnSpark(batch.sparkSession, place / "work")
+        step = partial(gather, folder=work.shelf("packs"))
+        packed, rejects = work.kept(batch, step, (PackRow, Reject), {Reject: place / REJECTS})
+        if packed.is_empty and rejects.is_empty:
+            return
+        size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
+        engine, packs = self._engine(work, packed, state, size)
+        run = Increment(engine, state, size=size, place=place)
+        run.take(packs)
+        run.settle()
+        counts = run.pronounce(place / CHANGES, changed, Change)
+        counts["rejects"] = rejects.count() + state.totals.get("rejects", 0)
+        rmtree(place / "work", ignore_errors=True)
+        state.commit(counts, position)
+
+    def _engine(self, spark: OnSpark, packs: Table[PackRow], state: State, size: int) -> tuple[Engine, Table[PackRow]]:
+        """This process if the batch and the blocks of the state that it touches are small, as most are; else Spark."""
+        if size > SMALL_BYTES:
+            return spark, packs
+        here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
+        touched = state.index(Here(), here).among(here, BLOCK)
+        size += _ENTRY_BYTES * sums(touched, ("entries",))["entries"]
+        return (Here(), here) if size <= SMALL_BYTES else (spark, packs)
+
+    def _deliver(self, state: State, spark: SparkSession) -> None:
+        if not state.generations:
+            return
+        summary = Summary.of(state.totals, self._ways.value)
+        facts = {**summary.as_dict(), "made": self._made.complete()}
+        line = deliver(state, self._output, spark, facts)
+        if line is not None:
+            self._say(line)
+        forget(state)
+
+
+# -- the command ------------------------------------------------------------------------------------------------
 
 
 def run_follow(
@@ -40,14 +195,13 @@ def run_follow(
     """Follow an input until it has been read (``once``), or until SIGINT or SIGTERM.
 
     ``source`` is what ``readStream.format("culm")`` follows: a folder, a store, a peer, with its ``options``. The other
-    arguments are those of ``query.follow``, and ``master`` as for ``verification.job.run``.
+    arguments are those of ``follow``, and ``master`` as for ``verification.job.run``.
 
     ``ConfigError`` if an argument does not fit; ``CulmError`` if a batch fails. The batches before it are kept.
     """
     say, folder = progress or silent, state.absolute()
     given = Following(folder, output, table, table_format, signatures, say)
     with running(master or "local[*]", say, SETTINGS) as spark:
-        given.catch_up(spark)
         query = given.start(stream(spark, source, dict(options)), once=once, interval=interval)
         with _interrupts() as interrupted:
             while query.isActive and not interrupted.wait(_SECONDS):

@@ -14,7 +14,7 @@ then the shares are cut into transfers of ranges, in parallel.
     result.transfers.show()
     print(result.summary())
 
-Four steps (``culm.spark.plan.planning``):
+Four steps (``culm.spark.plan.job``):
 
 1. The tables are read and checked, and all rows of a log brought together (``given``, ``rows``).
 2. Each log is swept: who lacks what, and who has it (``sweep``). The bytes are counted by class.
@@ -25,7 +25,7 @@ Four steps (``culm.spark.plan.planning``):
 however they are ordered and divided.
 """
 
-from culm.spark.plan.planning import plan
+from culm.spark.plan.job import plan
 from culm.spark.plan.tables import Plan, PlanSummary
 
 __all__ = ["Plan", "PlanSummary", "plan"]

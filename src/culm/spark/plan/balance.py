@@ -122,12 +122,12 @@ class _Problem:
         weight = log_weight[self.peer]
         greatest = np.maximum.reduceat(weight, self.starts)
         weight = np.exp(weight - greatest[self.owner])
-        return self.loads(weight / np.add.reduceat(weight, self.starts)[self.owner])
+        part = weight / np.add.reduceat(weight, self.starts)[self.owner]
+        return part, self.loads(part)
 
-    def loads(self, part: Floats) -> tuple[Floats, Floats]:
-        """The parts as they are given, and each peer's load in bytes."""
-        load = np.bincount(self.peer, part * self.amount[self.owner], len(self.names))
-        return part, load.astype(np.float64)
+    def loads(self, part: Floats) -> Floats:
+        """Each peer's load in bytes, by its parts."""
+        return np.bincount(self.peer, part * self.amount[self.owner], len(self.names)).astype(np.float64)
 
     def tight_sets(self, ratio: Floats) -> tuple[float, float, Ints]:
         """The ratio to aim at, and the best bound of the sets of the most loaded peers, with that set.
@@ -227,8 +227,7 @@ def _whole_bytes(problem: _Problem, part: Floats) -> list[list[int]]:
     largest classes come first, so that small ones even out what rounding left, and the balance is off by no more than
     small classes.
     """
-    _, load = problem.loads(part)
-    left = load / problem.capacity
+    left = problem.loads(part) / problem.capacity
     small = _SMALL * float(left.max())
     shares: list[list[int]] = [[] for _ in problem.classes]
     for at in sorted(range(len(shares)), key=lambda at: -problem.classes[at].amount):

@@ -1,35 +1,87 @@
-"""The planner's inputs: tables whose columns are checked by name and type, and the terms of the peers.
+"""Tables that users bring: who holds which ranges of a log, or wants them, and the terms of the peers.
 
-Wrong columns are an error before anything is planned, because they are the user's mistake. A single row that cannot be
-read is not: it becomes a reject (``culm.spark.plan.rows``), because tables of millions of rows often have some.
+Wrong columns are an error before anything else is done, because they are the user's mistake. A single row that cannot
+be read is not: it becomes a reject, because tables of millions of rows often have some.
 """
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
+from culm.ranges import Range, decode
 from culm.spark.plan.balance import PeerTerms
-from culm.spark.plan.rows import HAVE, SIZES, WANT, Given
+from culm.spark.plan.ranges import MAX_FORBIDDEN_BYTES, read_ranges
 from culm.spark.runtime.columns import types
 from culm.spark.runtime.onspark import fitted
 from culm.spark.runtime.output import place_of
+from culm.wire.places import parse_author, parse_number
 
 N = TypeVar("N", int, float)
-_NUMBER = ("string", "tinyint", "smallint", "int", "bigint", "decimal")
-_BYTES = ("binary", "string")
-_LOG = {"author": _BYTES, "log_id": _NUMBER}
-_RANGES = {"peer": ("string",), **_LOG, "ranges": _BYTES}
-_COLUMNS: dict[str, dict[str, tuple[str, ...]]] = {
-    HAVE: _RANGES,
-    WANT: _RANGES,
+SIZES, HAVE, WANT, REQUESTS = "sizes", "have", "want", "requests"  # the tables
+
+_TEXT, _BYTES = "string", "binary|string"
+_WHOLE = r"string|(tiny|small|big)?int|decimal\(\d+,0\)"
+_NUMBER = rf"{_WHOLE}|decimal.*"  # means of sizes may have fractions
+_LOG = {"author": _BYTES, "log_id": _WHOLE}
+_COLUMNS: dict[str, dict[str, str]] = {
+    HAVE: {"peer": _TEXT, **_LOG, "ranges": _BYTES},
+    WANT: {"peer": _TEXT, **_LOG, "ranges": _BYTES},
     SIZES: {**_LOG, "metadata_bytes": _NUMBER, "payload_bytes": _NUMBER},
+    REQUESTS: {"requester": _TEXT, **_LOG, "ranges|range": _BYTES},
 }
-"""The columns of each table, with the types that they may have (a decimal of any size)."""
+"""The columns of each table, with the types that they may have, as patterns. ``ranges|range``: either will do."""
+
+
+class Given(NamedTuple):
+    """A row as it was given. Columns whose type can differ have two forms, and one of the two is null.
+
+    ``range`` is the encoding of one range, ``ranges`` that of a set; the bytes themselves do not tell which. Numbers
+    come as text, because no type of Spark holds all of them.
+    """
+
+    given: str
+    peer: str | None
+    author: bytes | None
+    author_text: str | None
+    log_id: str | None
+    range: bytes | None
+    ranges: bytes | None
+    ranges_text: str | None
+    metadata_bytes: str | None
+    payload_bytes: str | None
+
+    def log(self) -> tuple[bytes, int]:
+        """The author and the log id; ``ValueError`` or ``ConfigError`` if there is none."""
+        if self.author is None and self.author_text is None:
+            raise ValueError("a row without an author")
+        if self.log_id is None:
+            raise ValueError("a row without a log id")
+        author = parse_author(self.author_text or "") if self.author is None else self.author
+        if len(author) != AUTHOR_BYTES:
+            raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(author)}")
+        return author, parse_number(self.log_id, "log id")
+
+    def read_ranges(self) -> list[Range]:
+        """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
+        if self.range is not None:
+            return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
+        value = self.ranges_text if self.ranges is None else self.ranges
+        if value is None:
+            raise ValueError("a row without ranges")
+        return read_ranges(value)
+
+    def as_text(self) -> tuple[str | None, str | None, str | None, str | None]:
+        """Peer, author, log id and ranges, for a reject."""
+        whose = self.author_text if self.author is None else self.author.hex()
+        value = self.range if self.ranges is None else self.ranges
+        return self.peer, whose, self.log_id, self.ranges_text if value is None else value.hex()
 
 
 def read_rows(spark: SparkSession, path: Path) -> DataFrame:
@@ -50,18 +102,22 @@ def read_rows(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def given(table: DataFrame, name: str) -> DataFrame:
-    """The rows of the table ``name`` (``have``, ``want`` or ``sizes``) as ``Given``.
+    """The rows of the table ``name`` (``have``, ``want``, ``sizes`` or ``requests``) as ``Given``.
 
     ``ConfigError`` if a column is missing or of a wrong type.
     """
     kinds, forms = dict(table.dtypes), dict[str, str | None].fromkeys(Given._fields)
-    for column, accepted in _COLUMNS[name].items():
-        kind = kinds.get(column)
-        if kind is None:
-            raise ConfigError(f"the table {name!r} has no column {column!r}; it needs {', '.join(_COLUMNS[name])}")
-        if kind.partition("(")[0] not in accepted:
-            raise ConfigError(f"the column {column!r} of the table {name!r} cannot be of the type {kind.upper()}")
-        forms[f"{column}_text" if accepted is _BYTES and kind == "string" else column] = column
+    for names, accepted in _COLUMNS[name].items():
+        column = next((one for one in names.split("|") if one in kinds), None)
+        if column is None:
+            either, there = " or ".join(map(repr, names.split("|"))), ", ".join(map(repr, kinds))
+            raise ConfigError(f"the table {name!r} needs a column {either}; this one has {there}")
+        if not re.fullmatch(accepted, kinds[column]):
+            raise ConfigError(
+                f"the column {column!r} of the table {name!r} cannot be of the type {kinds[column].upper()}"
+            )
+        is_text = accepted == _BYTES and kinds[column] == "string"
+        forms[f"{names.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
     return fitted(table, types(Given), **forms).withColumn("given", functions.lit(name))
 
 

@@ -15,16 +15,23 @@ with ``;`` between several.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+
 from culm.errors import ConfigError
-from culm.spark.plan.given import read_rows
-from culm.spark.plan.planning import plan
-from culm.spark.plan.tables import TABLES, PlanSummary
-from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
+from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
+from culm.spark.plan.rows import Checked, Counted, Pass, check, read_counted
+from culm.spark.plan.split import Key, arcs_by_bucket
+from culm.spark.plan.tables import TABLES, Moved, Plan, PlanSummary, Refused, Transfer, Unserved, loads
+from culm.spark.runtime.columns import rows, types
+from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
 from culm.spark.runtime.shell import job
 
 
@@ -65,3 +72,95 @@ def run_plan(
             for name, table in TABLES.items()
         }
         return run.done(replace(planned, **written).summary())
+
+
+METADATA_BYTES, PAYLOAD_BYTES = 300, 1000
+"""Bytes counted for an entry of a log without sizes: about what an entry has, and a short message as payload."""
+
+BUCKETS = 64
+"""Parts that the logs are divided into; each is one task in both passes.
+
+With fewer, some cores may have no work. With more, the driver gets more rows, since each bucket counts its classes.
+"""
+
+
+def plan(
+    spark: SparkSession,
+    have: DataFrame,
+    want: DataFrame,
+    *,
+    sizes: DataFrame | None = None,
+    peers: DataFrame | None = None,
+    capacity: int | None = None,
+    rounds: int = 1,
+    metadata_bytes: int = METADATA_BYTES,
+    payload_bytes: int = PAYLOAD_BYTES,
+    buckets: int = BUCKETS,
+) -> Plan:
+    """Plan who fetches what from whom.
+
+    ``have``, ``want``: ``peer STRING``, ``author`` (BINARY, or STRING of hex or base62), ``log_id`` (any whole number,
+    or STRING), ``ranges`` (BINARY: ``RangeSet.encode()``; STRING: text, with ``;`` between ranges). Rows of one peer
+    and log add up.
+
+    ``sizes``: ``author``, ``log_id``, ``metadata_bytes``, ``payload_bytes``, means for an entry of the log (of several
+    rows the largest counts). Logs without a row count with ``metadata_bytes`` and ``payload_bytes``.
+
+    ``peers``: ``peer``, ``capacity`` (bytes it may upload), and optionally ``cost`` (of a byte). A peer without a row
+    has ``capacity``, or uploads nothing if that is None. Without ``peers`` and ``capacity`` all peers count the same.
+
+    ``rounds``: with 1, everything comes from peers that have it now. With 2, a peer may pass on in the second round
+    what it got in the first; more rounds would not help (``culm.spark.plan.split``).
+
+    Two Spark jobs run at once, the rest when the tables are used. Rows that cannot be read are in ``rejects``.
+    ``ConfigError`` for columns that are missing or of a wrong type, and for peers without a sensible capacity.
+    """
+    if rounds < 1:
+        raise ConfigError(f"{rounds} rounds: a plan has at least one round")
+    engine, terms = OnSpark(spark), {} if peers is None else read_terms(peers)
+    has_capacities = capacity is not None or peers is not None
+    read = [given(have, HAVE), given(want, WANT)] + ([] if sizes is None else [given(sizes, SIZES)])
+    tables = SparkTable(engine, Given, reduce(DataFrame.unionByName, read))
+    checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
+    order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
+    grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
+    default = capacity if has_capacities else 1
+    serving = None if default else {name for name, term in terms.items() if term.capacity}
+    settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))
+    classes = grouped.map(Pass(*settings).count, Counted).batches(*Counted._fields)
+    counted = read_counted(rows(Counted, classes))
+    shares, found = _share(counted, terms, default, 1.0 if has_capacities else None)
+    splitting = Pass(*settings, arcs_by_bucket(counted, shares)).split
+    transfers, unserved = grouped.keep(splitting, Transfer, Unserved)
+    nothing = {"gives": 0, "gets": 0}
+    listed = fitted(spark.createDataFrame([*terms], "STRING").toDF("peer"), types(Moved), **nothing)
+    idle = grouped.where("peer").select(Moved, **nothing).union(SparkTable(engine, Moved, listed))
+    moved = loads(transfers, idle, terms, (default or 0) if has_capacities else None)
+    return Plan(
+        transfers=frame_of(transfers),
+        unserved=frame_of(unserved),
+        loads=frame_of(moved),
+        rejects=frame_of(refused),
+        balance=found,
+        bytes_bound=sum(amount for _, _, amount in counted),
+        has_capacities=has_capacities,
+        classes=len(shares),
+    )
+
+
+def _share(
+    counted: list[tuple[int, Key, int]], terms: Mapping[str, PeerTerms], default: int | None, limit: float | None
+) -> tuple[dict[bytes, list[int]], Balance]:
+    """The shares of each class by its digest, and the balance with its bounds; each class is summed over all buckets.
+
+    ``default``: the capacity of peers without terms. ``limit``: as for ``balance``.
+    """
+    keys, amounts = {}, Counter[bytes]()
+    for _, key, amount in counted:
+        keys[key.digest] = key
+        amounts[key.digest] += amount
+    ordered = [keys[digest] for digest in sorted(keys)]
+    classes = [Class(key.members, amounts[key.digest], key.is_whole) for key in ordered]
+    names = {name for item in classes for name in item.members}
+    found = balance(classes, {name: terms.get(name, PeerTerms(default or 1)) for name in names}, limit=limit)
+    return {key.digest: share for key, share in zip(ordered, found.shares, strict=True)}, found

@@ -16,10 +16,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from culm.bamboo import MAX_U64, encode_varu64
+from culm.bamboo import encode_varu64
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given
 from culm.spark.plan.ranges import METADATA, PAYLOAD, Held, Sizes, exact_range, held_runs, pack, read_ranges, unpack
 from culm.spark.plan.split import Arcs, Key, Lines, Splitter
 from culm.spark.plan.sweep import Demand, sweep
@@ -27,29 +28,9 @@ from culm.spark.plan.sweep import Unserved as Lacked
 from culm.spark.plan.tables import Refused, Transfer, Unserved
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import from_sql, to_sql
-from culm.wire.places import parse_author
 
-SIZES, HAVE, WANT = "sizes", "have", "want"  # the tables
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
-AUTHOR_BYTES = 32
-
-
-class Given(NamedTuple):
-    """A row as it was given. Columns whose type can differ have two forms, and one of the two is null.
-
-    Numbers come as text, because no type of Spark holds all of them.
-    """
-
-    given: str
-    peer: str | None
-    author: bytes | None
-    author_text: str | None
-    log_id: str | None
-    ranges: bytes | None
-    ranges_text: str | None
-    metadata_bytes: str | None
-    payload_bytes: str | None
 
 
 class Checked(NamedTuple):
@@ -87,29 +68,19 @@ def check(rows: Iterable[Given], buckets: int) -> Iterator[Checked | Refused]:
         try:
             yield _checked(row, buckets)
         except (ConfigError, EncodingError, ValueError) as error:
-            whose = row.author_text if row.author is None else row.author.hex()
-            what = row.ranges_text if row.ranges is None else row.ranges.hex()
-            yield Refused(row.given, row.peer, whose, row.log_id, what, str(error))
+            yield Refused(row.given, *row.as_text(), str(error))
 
 
 def _checked(row: Given, buckets: int) -> Checked:
-    if row.author is None and row.author_text is None:
-        raise ValueError("a row without an author")
-    key = parse_author(row.author_text or "") if row.author is None else row.author
-    if len(key) != AUTHOR_BYTES:
-        raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(key)}")
-    log_id = read_number(row.log_id, "a log id", MAX_U64)
-    digest = blake2b(key + log_id.to_bytes(8), digest_size=8).digest()
-    place = int.from_bytes(digest) % buckets, key, to_sql(log_id), _KINDS.index(row.given)
+    author, log_id = row.log()
+    digest = blake2b(author + log_id.to_bytes(8), digest_size=8).digest()
+    place = int.from_bytes(digest) % buckets, author, to_sql(log_id), _KINDS.index(row.given)
     if row.given == SIZES:
         sizes = (read_number(size, "a size", MOST_BYTES) for size in (row.metadata_bytes, row.payload_bytes))
         return Checked(*place, None, None, *sizes)
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
-    ranges = row.ranges_text if row.ranges is None else row.ranges
-    if ranges is None:
-        raise ValueError("a row without ranges")
-    found = read_ranges(ranges)
+    found = row.read_ranges()
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
     return Checked(*place, row.peer, pack(held_runs(found)) if row.given == HAVE else encoded, None, None)
 

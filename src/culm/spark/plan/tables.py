@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial
 from typing import Annotated, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from culm.spark.plan.balance import Balance, PeerTerms
-from culm.spark.runtime.columns import SUM, Row, Sum, Unsigned
+from culm.spark.runtime.columns import Row, Sum, Unsigned
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.shell import Result
 
 _Binary = bytes  # A table with a column ``bytes`` cannot call the type by this name.
@@ -38,6 +39,14 @@ class Unserved(NamedTuple):
     range: bytes
     entries: Unsigned
     reason: str
+
+
+class Moved(NamedTuple):
+    """The bytes that a peer gives and gets."""
+
+    peer: str
+    gives: Sum
+    gets: Sum
 
 
 class Load(NamedTuple):
@@ -134,39 +143,20 @@ class Plan:
 
 
 def loads(
-    spark: SparkSession,
-    transfers: DataFrame,
-    grouped: DataFrame,
-    terms: Mapping[str, PeerTerms] | None,
-    default: int | None,
-    *,
-    has_capacities: bool,
-) -> DataFrame:
-    """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets."""
-    known = [(name, str(term.capacity), term.cost) for name, term in (terms or {}).items()]
-    table = spark.createDataFrame(known, "peer STRING, peer_capacity STRING, byte_cost DOUBLE")
-    sides = (
-        (transfers, "source", "bytes", "0"),
-        (transfers, "requester", "0", "bytes"),
-        (grouped.where("peer IS NOT NULL"), "peer", "0", "0"),
-        (table, "peer", "0", "0"),
-    )
-    parts = (
-        rows.selectExpr(f"{peer} AS peer", f"CAST({gives} AS {SUM}) AS gives", f"CAST({gets} AS {SUM}) AS gets")
-        for rows, peer, gives, gets in sides
-    )
-    moved = reduce(lambda one, other: one.union(other), parts).groupBy("peer").sum("gives", "gets")
-    capacity = f"coalesce(peer_capacity, '{default or 0}')" if has_capacities else "NULL"
-    return (
-        moved.toDF("peer", "gives", "gets")
-        .join(table, "peer", "left")
-        .selectExpr("*", f"CAST({capacity} AS {SUM}) AS capacity", "CAST(gives AS DOUBLE) AS given")
-        .selectExpr(
-            "peer",
-            "gives",
-            "gets",
-            "capacity",
-            "CASE WHEN capacity > 0 THEN given / CAST(capacity AS DOUBLE) END AS load",
-            "given * coalesce(byte_cost, 0) AS cost",
-        )
-    )
+    transfers: Table[Transfer], idle: Table[Moved], terms: Mapping[str, PeerTerms], default: int | None
+) -> Table[Load]:
+    """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets (``idle``).
+
+    ``default``: the capacity of peers without terms; None if there are none.
+    """
+    gives = transfers.select(Moved, peer="source", gives="bytes", gets=0)
+    gets = transfers.select(Moved, peer="requester", gives=0, gets="bytes")
+    moved = gives.union(gets).union(idle).total(("peer",), Moved)
+    return moved.map(partial(_loaded, terms=terms, default=default), Load)
+
+
+def _loaded(rows: Iterable[Moved], terms: Mapping[str, PeerTerms], default: int | None) -> Iterator[Load]:
+    for row in rows:
+        term = terms.get(row.peer, PeerTerms(default or 0))
+        load = row.gives / term.capacity if default is not None and term.capacity else None
+        yield Load(*row, None if default is None else term.capacity, load, row.gives * term.cost)

@@ -1,13 +1,17 @@
-"""What reading gives: rows, and payloads while they are read."""
+"""What reading gives: rows, and payloads while they are read; and what a table must hold that is read as such rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import Place
+from culm.errors import ConfigError, Place
 from culm.spark.batches.payload import HELD, PayloadFrame, judged
+from culm.spark.runtime.columns import schema
+from culm.spark.storage import Location
 
 
 class EntryRow(NamedTuple):
@@ -68,3 +72,24 @@ class Payload:
     def frame(self, place: Place) -> bytes:
         """The payload as an encoded ``PayloadFrame`` of this place."""
         return PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
+
+
+# What a column of a table must hold that is read as one of these types. Tables of other people may hold anything.
+_TEXT = {"string", "large_string", "string_view"}
+_HOLDS = {
+    "string": ("text", _TEXT),
+    "binary": ("bytes", {"binary", "large_binary", "binary_view", "fixed_size_binary", *_TEXT}),
+    "int64": ("whole numbers", {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}),
+}
+
+
+def check_columns(location: Location, found: pa.Schema) -> None:
+    """Raise ``ConfigError`` if a table has no column ``encoded``, or one that holds something else than it has to."""
+    if "encoded" not in found.names:
+        raise ConfigError(f"{location}: a table of entries needs a binary column 'encoded'")
+    for name in {*found.names}.intersection(EntryRow._fields):
+        kind, (what, accepted) = found.field(name).type, _HOLDS[str(schema(EntryRow).field(name).type)]
+        # Columns of few different values are written as dictionaries, by pandas for instance.
+        of_values = str(kind.value_type if pa.types.is_dictionary(kind) else kind).partition("[")[0]
+        if of_values not in {"null", *accepted}:
+            raise ConfigError(f"{location}: the column '{name}' holds {kind}; in a table of entries it holds {what}")

@@ -24,7 +24,7 @@ from pyarrow import ArrowException, parquet
 
 from culm.errors import ConfigError, CulmError, StoreError
 from culm.spark.reading.borders import borders
-from culm.spark.reading.entrytables import check_columns
+from culm.spark.reading.found import check_columns
 from culm.spark.reading.wanted import EVERYTHING, Wanted
 from culm.spark.storage import Location, Settings, local_copy, located
 from culm.spark.storage.location import Listed

@@ -31,6 +31,7 @@ from culm.store.files import EntryRecord, PayloadRecord, read_records_from
 from culm.store.payloads.pieces import read_pieces
 
 Place = tuple[str, int]
+_Pieces = Callable[[int], Iterator[bytes]]  # the payload of a row, or of the record that begins at a byte
 
 
 class PlaceRow(NamedTuple):
@@ -77,23 +78,19 @@ def _cells(batch: pa.RecordBatch, *names: str) -> Iterator[list[Any]]:
 
 
 class Payloads(AbstractContextManager["Payloads"]):
-    """Reads payloads at their places. Some sources stay open: close it, or use it in a ``with`` statement.
+    """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
 
     ``settings`` open the sources of other machines; None: those of this process.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings_here() if settings is None else settings
-        self._sources: OrderedDict[str, _Source] = OrderedDict()
+        self._sources: OrderedDict[str, tuple[_Pieces, Callable[[], None]]] = OrderedDict()  # and how each is closed
 
     def __exit__(self, *_: object) -> None:
-        """Close all sources."""
-        self.close()
-
-    def close(self) -> None:
         """Close all sources; they are opened again when they are needed."""
         while self._sources:
-            self._sources.popitem()[1].close()
+            self._sources.popitem()[1][1]()
 
     def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
         """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
@@ -115,7 +112,7 @@ class Payloads(AbstractContextManager["Payloads"]):
 
     def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
         hasher = PayloadHasher()
-        for piece in self._source(source).pieces(offset):
+        for piece in self._source(source)(offset):
             hasher.update(piece)
             if hasher.size > size:
                 break
@@ -123,28 +120,26 @@ class Payloads(AbstractContextManager["Payloads"]):
         if hasher.size != size or hasher.hash != payload_hash:
             raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
 
-    def _source(self, path: str) -> _Source:
+    def _source(self, path: str) -> _Pieces:
         found = self._sources.pop(path, None)
         if found is None:
             if len(self._sources) >= _OPEN:
-                self._sources.popitem(last=False)[1].close()
-            found = _Source(Location(path, self._settings))
+                _, close = self._sources.popitem(last=False)[1]
+                close()
+            found = _opened(Location(path, self._settings))
         self._sources[path] = found
-        return found
+        return found[0]
 
 
-class _Source:
-    """A store or a file that is open. ``pieces``: the payload of a row, or of the record that begins at a byte."""
-
-    def __init__(self, location: Location) -> None:
-        self.pieces: Callable[[int], Iterator[bytes]]
-        with ExitStack() as opened:
-            stream = opened.enter_context(location.open())
-            if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-                self.pieces = partial(read_pieces, opened.enter_context(opened_store(location)))
-            else:
-                self.pieces = partial(_pieces, stream)
-            self.close = opened.pop_all().close
+def _opened(location: Location) -> tuple[_Pieces, Callable[[], None]]:
+    """Open a store or a file; a function that closes it comes with it."""
+    with ExitStack() as opened:
+        stream = opened.enter_context(location.open())
+        if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
+            pieces: _Pieces = partial(read_pieces, opened.enter_context(opened_store(location)))
+        else:
+            pieces = partial(_pieces, stream)
+        return pieces, opened.pop_all().close
 
 
 def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:

@@ -10,13 +10,7 @@ from collections.abc import Iterator
 
 from culm.bamboo import Entry
 from culm.errors import EncodingError, InvalidEntry, StoreError
-from culm.spark.batches.payload import (
-    ABSENT,
-    FORGOTTEN,
-    PARTIAL,
-    SIZE_MISMATCH,
-    without_bytes,
-)
+from culm.spark.batches.payload import ABSENT, FORGOTTEN, PARTIAL, SIZE_MISMATCH, without_bytes
 from culm.spark.reading.found import Found, Payload
 from culm.spark.reading.inputs import Part, Piece, opened_store
 from culm.spark.reading.wanted import EVERYTHING, Wanted
@@ -58,64 +52,54 @@ def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[Found]:
 
 def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[Found]:
     at = 0
-    waiting: _Waiting | None = None  # an entry of a bundle, whose payload may come next
+    waiting: EntryRecord | None = None  # an entry of a bundle, whose payload may come next
+    damage: Found | None = None
     try:
         for record in records:
-            at = record.offset
-            if waiting is not None and isinstance(record, PayloadRecord) and record.place == waiting.entry.place:
-                begun, waiting = waiting, None
-                yield from begun.joined(record, wanted)
+            at, begun, waiting = record.offset, waiting, None
+            if begun is not None and isinstance(record, PayloadRecord) and record.place == begun.entry.place:
+                yield from _joined(path, begun, record, wanted)
                 continue
-            if waiting is not None:
-                yield waiting.alone()
-                waiting = None
-            if isinstance(record, EntryRecord) and record.payload is None:
-                waiting = _Waiting(path, record) if wanted.has(record.entry.place) else None
-            else:
+            if begun is not None:
+                yield _alone(path, begun)
+            if not isinstance(record, EntryRecord) or record.payload is not None:
                 yield from _rows_of(path, record, wanted)
+            elif wanted.has(record.entry.place):
+                waiting = record
     except EncodingError as error:
-        if waiting is not None:
-            yield waiting.alone()
-            waiting = None
-        yield Found(path, error.offset, reason=str(error))
+        damage = Found(path, error.offset, reason=str(error))
     except OSError as error:
-        yield Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
+        damage = Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
     if waiting is not None:
-        yield waiting.alone()
+        yield _alone(path, waiting)
+    if damage is not None:
+        yield damage
 
 
-class _Waiting:
-    """An entry of a bundle that waits for the next record, which may be its payload."""
+def _alone(path: str, record: EntryRecord) -> Found:
+    return Found(path, record.offset, record.entry.encoded, without_bytes(record.entry))
 
-    def __init__(self, path: str, record: EntryRecord) -> None:
-        self._path = path
-        self._offset = record.offset
-        self.entry = record.entry
 
-    def alone(self) -> Found:
-        return Found(self._path, self._offset, self.entry.encoded, without_bytes(self.entry))
+def _joined(path: str, record: EntryRecord, following: PayloadRecord, wanted: Wanted) -> Iterator[Found]:
+    """The rows for an entry of a bundle and the payload that follows it.
 
-    def joined(self, record: PayloadRecord, wanted: Wanted) -> Iterator[Found]:
-        """The rows for the entry and the payload that follows it.
-
-        If that payload is of the same place but has another hash, it may belong to another entry of this place. It then
-        goes on as a frame of its own.
-        """
-        if not wanted.reads_payloads:
-            yield self.alone()
-            return
-        try:
-            payload = Payload(wanted.payload_limit).read(record.payload)
-        except EncodingError:
-            yield self.alone()
-            raise
-        if payload.hasher.hash == self.entry.payload_hash:
-            state, data = payload.state(self.entry), payload.bytes_for(self.entry)
-            yield Found(self._path, self._offset, self.entry.encoded, state, payload=data)
-            return
-        yield self.alone()
-        if wanted.frames:
-            yield Found(self._path, record.offset, payload_frame=payload.frame(record.place))
+    If that payload is of the same place but has another hash, it may belong to another entry of this place. It then
+    goes on as a frame of its own.
+    """
+    if not wanted.reads_payloads:
+        yield _alone(path, record)
+        return
+    try:
+        payload = Payload(wanted.payload_limit).read(following.payload)
+    except EncodingError:
+        yield _alone(path, record)
+        raise
+    if payload.hasher.hash == record.entry.payload_hash:
+        yield _with_payload(path, record, payload)
+        return
+    yield _alone(path, record)
+    if wanted.frames:
+        yield Found(path, following.offset, payload_frame=payload.frame(following.place))
 
 
 def _rows_of(path: str, record: Record, wanted: Wanted) -> Iterator[Found]:
@@ -137,8 +121,12 @@ def _row_with_payload(path: str, record: EntryRecord, wanted: Wanted) -> Iterato
     except EncodingError:  # the file is cut short in here; the entry is whole
         yield Found(path, record.offset, record.entry.encoded, PARTIAL if payload.hasher.size else ABSENT)
         raise
-    state, data = payload.state(record.entry), payload.bytes_for(record.entry)
-    yield Found(path, record.offset, record.entry.encoded, state, payload=data)
+    yield _with_payload(path, record, payload)
+
+
+def _with_payload(path: str, record: EntryRecord, payload: Payload) -> Found:
+    entry = record.entry
+    return Found(path, record.offset, entry.encoded, payload.state(entry), payload=payload.bytes_for(entry))
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
@@ -164,12 +152,8 @@ def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[Found]:
             try:
                 page, reached = _entry_page(database, after, piece, wanted)
             except StoreError as error:
-                at = (
-                    f"rows {after[0] + 1} to {piece.high}"
-                    if piece.numbers is None
-                    else f"logs {after[0]} to {piece.high}"
-                )
-                yield Found(piece.path, after[0], reason=f"{at}: {error}")
+                which = f"rows {after[0] + 1}" if piece.numbers is None else f"logs {after[0]}"
+                yield Found(piece.path, after[0], reason=f"{which} to {piece.high}: {error}")
                 return
             yield from page
             if not page:

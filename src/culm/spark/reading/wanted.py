@@ -40,11 +40,9 @@ class Wanted:
             raise ConfigError("a sparse range without an end depends on the newest entry of each log; name its end")
         if span.sparse and (low > span.start or high < span.last):
             raise ConfigError("a sparse range cannot be cut by fromSeqnum or toSeqnum; name its start and end")
-        return (
-            span
-            if span.sparse or (low, high) == (1, MAX_U64)
-            else trim(span, low, None if high == MAX_U64 else high)[0]
-        )
+        if span.sparse or (low, high) == (1, MAX_U64):
+            return span
+        return trim(span, low, None if high == MAX_U64 else high)[0]
 
     @property
     def chooses_logs(self) -> bool:

@@ -26,8 +26,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reconciliation.tables import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
-from culm.spark.runtime.folders import check_not_inside
+from culm.spark.reconciliation.reconcile import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
+from culm.spark.runtime.folders import check_output
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.running import running, silent
 from culm.spark.runtime.shell import Result, job
@@ -105,7 +105,7 @@ def run(
     say = progress or silent
     source = table_folder(table)
     view_of(view)
-    check_not_inside(source, output, overwrite=overwrite)
+    check_output(output, overwrite=overwrite, reads=[source])
     with running(master, say) as spark:
         say("sorting the records and writing their index")
         return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite, reads=[source])

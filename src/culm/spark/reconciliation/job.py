@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +17,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import fingerprint
-from culm.spark.reconciliation.reconcile import Difference, Found, differences, differing, named, reconcile
-from culm.spark.reconciliation.tables import read_folder, table_folder, view_of
+from culm.spark.reconciliation.reconcile import (
+    Difference,
+    differing,
+    named,
+    read_folder,
+    reconcile,
+    table_folder,
+    view_of,
+)
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.runtime.output import read_batches, write_here
-from culm.spark.runtime.shell import Job, Result, job
+from culm.spark.runtime.shell import Result, job
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import is_index
 
-Ask = Callable[[IndexStorage], Iterable[Found]]
+Ask = Callable[[IndexStorage], Iterable[Difference]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,34 +71,41 @@ def run(
     views, or the output cannot be written.
     """
     with ExitStack() as stack:
-        sides = [_Side(part, stack) for part in ((a, b) if isinstance(b, str) else (a,))]
-        of_view = _view(sides, view)
-        reads, mode = [side.folder for side in sides], {"view": of_view.value}
-        run = stack.enter_context(job("reconcile", output, reads, mode=mode, overwrite=overwrite, progress=progress))
-        spark = stack.enter_context(run.spark(master)) if any(side.index is None for side in sides) else None
+        folders = [_folder(name) for name in ((a, b) if isinstance(b, str) else (a,))]
+        known = {folder: stack.enter_context(IndexStorage(folder)) for folder in folders if is_index(folder)}
+        of_view = _view(known, view)
+        mode = {"view": of_view.value}
+        run = stack.enter_context(job("reconcile", output, folders, mode=mode, overwrite=overwrite, progress=progress))
+        spark = None if {*folders} == {*known} else stack.enter_context(run.spark(master))
+        tables = {folder: read_folder(spark, folder) for folder in folders if spark is not None and folder not in known}
         target = run.folder / "differences"
-        indexes: list[IndexStorage] = []
-        if spark is not None and isinstance(b, str) and all(side.index is None for side in sides):
+        if spark is not None and isinstance(b, str) and not known:
             run.say("comparing the tables")
-            tables = [read_folder(spark, side.folder) for side in sides]
-            _write(spark, reconcile(spark, *tables, view=of_view.value), run.folder)
+            sides = (tables[folder] for folder in folders)
+            _write(spark, reconcile(spark, *sides, view=of_view.value), run.folder)
         else:
-            indexes = [side.indexed(spark, of_view, run, stack) for side in sides]
+            for number, (folder, table) in enumerate(tables.items()):
+                run.say(f"writing the index of {folder}")
+                place = run.folder / "work" / f"index-{number}"
+                place.parent.mkdir(exist_ok=True)
+                fingerprint(table.sparkSession, table, place, view=of_view.value)
+                known[folder] = stack.enter_context(IndexStorage(place))
+            indexes = [known[folder] for folder in folders]
             run.say("looking for differences")
             found = differing(*indexes) if isinstance(b, str) else b(indexes[0])
             if spark is None:
-                write_here(differences(found), {Difference: target})
+                write_here(found, {Difference: target})
             else:
-                known = [*(side.table for side in sides), None][:2]
-                _write(spark, named(spark, found, *known, view=of_view.value), run.folder)
+                one, other = [*map(tables.get, folders), None][:2]
+                _write(spark, named(spark, found, one, other, view=of_view.value), run.folder)
         having = [side for batch in read_batches(target, ["side"]) for side in batch.column(0).to_pylist()]
         return run.done(
             Comparison(
                 view=of_view.value,
                 a_lacks=having.count("b"),
                 b_lacks=having.count("a"),
-                bytes_read=sum(index.bytes_read for index in indexes),
-                bytes=sum(file.size for index in indexes for file in index.manifest.files),
+                bytes_read=sum(index.bytes_read for index in known.values()),
+                bytes=sum(file.size for index in known.values() for file in index.manifest.files),
             )
         )
 
@@ -100,36 +114,14 @@ def _write(spark: SparkSession, frame: DataFrame, folder: Path) -> None:
     SparkTable(OnSpark(spark, folder / "work"), Difference, frame).kept(folder / "differences")
 
 
-class _Side:
-    """One side of the comparison: an index, or the folder of a table; ``table`` is set when an index is made of it."""
-
-    def __init__(self, name: str, stack: ExitStack) -> None:
-        self.index: IndexStorage | None = None
-        self.table: DataFrame | None = None
-        if is_index(Path(name)):
-            self.folder = Path(name).absolute()
-            self.index = stack.enter_context(IndexStorage(self.folder))
-        else:
-            self.folder = table_folder(name)
-
-    def indexed(self, spark: SparkSession | None, view: View, run: Job, stack: ExitStack) -> IndexStorage:
-        """The index, which is made of the table if there is none."""
-        if self.index is not None:
-            return self.index
-        if spark is None:
-            raise AssertionError
-        run.say(f"writing the index of {self.folder}")
-        (run.folder / "work").mkdir(exist_ok=True)
-        place = run.folder / "work" / f"index-{len(list((run.folder / 'work').iterdir()))}"
-        self.table = read_folder(spark, self.folder)
-        fingerprint(spark, self.table, place, view=view.value)
-        return stack.enter_context(IndexStorage(place))
+def _folder(name: str) -> Path:
+    """The folder of an index, or that of a table."""
+    return Path(name).absolute() if is_index(Path(name)) else table_folder(name)
 
 
-def _view(sides: list[_Side], name: str | None) -> View:
-    views = {side.folder: side.index.view for side in sides if side.index is not None}
-    chosen = view_of(name or next((view.value for view in views.values()), "entries"))
-    for folder, view in views.items():
-        if view is not chosen:
-            raise ConfigError(f"{folder}: an index of the {view.value}, not the {chosen.value} that are compared")
+def _view(indexes: Mapping[Path, IndexStorage], name: str | None) -> View:
+    chosen = view_of(name or next((index.view.value for index in indexes.values()), "entries"))
+    for folder, index in indexes.items():
+        if index.view is not chosen:
+            raise ConfigError(f"{folder}: an index of the {index.view.value}, not the {chosen.value} that are compared")
     return chosen

@@ -6,27 +6,96 @@ difference. That reads everything, even if a single entry differs.
 Record indexes (``fingerprint``) know the sums of the ids in a range. Where two sums are equal, none of
 the range is read, so a comparison reads little more than what differs. It gives ids, not entries. The tables, if they
 are at hand, are then read once to tell which entries the ids stand for.
+
+A *view* is the set that is compared: all verified entries, or those whose payload is held. A *record* stands for one
+entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.spark.reconciliation.tables import RECORD_ID, counted, view_of
-from culm.spark.runtime.columns import Unsigned, batches, schema
+from culm.spark.batches.payload import HELD
+from culm.spark.runtime.columns import Unsigned, table_of
+from culm.spark.runtime.output import place_of
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.compare import compare
 
+VIEWS = (View.ENTRIES.value, View.PAYLOADS.value)
+
+# A row has a record if its number is from 1 to 2^64 - 1 and its hash is a YAMF-hash.
+_IS_ENTRY = (
+    "CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615"
+    " AND length(entry_hash) = 66 AND substring(entry_hash, 1, 2) = X'0040'"
+)
+_NO_ENTRY = "a row is not an entry: seqnum must be 1 to 2^64 - 1, and entry_hash a YAMF-hash of 66 bytes"
+
+RECORD_ID = (
+    f"CASE WHEN {_IS_ENTRY} THEN substring(entry_hash, 3, 32) ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
+)
+"""SQL: the record's id (32 bytes). An error if the row is no entry."""
+
+RECORD_AT = f"CASE WHEN {_IS_ENTRY} THEN CAST(CAST(seqnum AS DECIMAL(20,0)) - 9223372036854775809 AS BIGINT) END"
+"""SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower."""
+
+
+_FIRST = "; verify stores and export files first, with culm spark verify, and name its results"
+"""What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""
+
+
+def table_folder(name: str | Path) -> Path:
+    """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
+
+    ``ConfigError`` if there is no such folder, or no Parquet file in it.
+    """
+    path = Path(name).absolute()
+    if not path.is_dir():
+        if path.exists():
+            raise ConfigError(f"{path}: not a folder of Parquet files{_FIRST}")
+        raise ConfigError(f"{path}: there is no such folder")
+    if (path / "verdicts").is_dir():
+        path /= "verdicts"
+    if not any(path.glob("**/*.parquet")):
+        raise ConfigError(f"{path}: no Parquet files are in it{_FIRST}")
+    return path
+
+
+def read_folder(spark: SparkSession, folder: Path) -> DataFrame:
+    """The rows of a folder of Parquet files, with the columns that they have."""
+    return spark.read.parquet(place_of(folder))
+
+
+def view_of(name: str) -> View:
+    """The view of that name; ``ConfigError`` if a table has no such view."""
+    if name not in VIEWS:
+        raise ConfigError(f"the view of a table must be {' or '.join(VIEWS)}, not {name!r}")
+    return View(name)
+
+
+def counted(table: DataFrame, view: View) -> DataFrame:
+    """The rows of a view: the verified ones, if the table has verdicts; for payloads those whose payload is held.
+
+    ``ConfigError`` if the table lacks a column that this needs.
+    """
+    lacking = {"seqnum", "entry_hash", *(["payload"] if view is View.PAYLOADS else [])} - set(table.columns)
+    if lacking:
+        raise ConfigError(f"the view {view.value} needs a table with the columns {', '.join(sorted(lacking))}")
+    if "verdict" in table.columns:
+        table = table.where("verdict = 'verified'")
+    return table.where(f"payload = '{HELD}'") if view is View.PAYLOADS else table
+
 
 class Difference(NamedTuple):
-    """An entry that only one of two tables has: a row of ``reconcile``. What an index does not know is null.
+    """An entry that only one of two tables has: a row of ``reconcile``.
+
+    An index knows the number and the id only, and a session with a peer only the id; the rest is null then.
 
     ==============  =============  ================================================================================
     author          BINARY         32 bytes
@@ -44,23 +113,17 @@ class Difference(NamedTuple):
     entry_hash: bytes | None
     side: str
 
+    @classmethod
+    def found(cls, side: str, identity: bytes, seqnum: int | None = None) -> Self:
+        """A record that only one side has."""
+        return cls(None, None, seqnum, identity, None, side)
+
 
 _FIELDS = ("author", "log_id", "seqnum", "id", "entry_hash")
 
 # Up to this many differences are sent to every task, so that the tables, which are larger, need no shuffle to meet
 # them. More differences may not fit beside a task's other memory.
 _BROADCAST = 1_000_000
-
-
-class Found(NamedTuple):
-    """A record that only one side has. ``side`` is ``a`` or ``b``, the side that has it.
-
-    ``seqnum`` is None if a session with a peer told the id only.
-    """
-
-    side: str
-    seqnum: int | None
-    id: bytes
 
 
 def reconcile(
@@ -90,19 +153,19 @@ def reconcile(
     return entries.groupBy(*_FIELDS).agg(low, high).where("side = other").drop("other")
 
 
-def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Found]:
+def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
     """The records that only one of two indexes has, found while the iterator is read; ``StoreError`` for damage."""
-    return (Found(side, timestamp + 1, identity) for side, timestamp, identity in compare(a, b))
+    return (Difference.found(side, identity, timestamp + 1) for side, timestamp, identity in compare(a, b))
 
 
 def named(
-    spark: SparkSession, found: Iterable[Found], a: DataFrame | None, b: DataFrame | None, *, view: str = "entries"
+    spark: SparkSession, found: Iterable[Difference], a: DataFrame | None, b: DataFrame | None, *, view: str = "entries"
 ) -> DataFrame:
     """The records found as a table, with the columns of their entries as far as ``a`` and ``b`` have these.
 
     ``None`` for a side without a table. Collects all that was found in this process's memory.
     """
-    rows = pa.Table.from_batches(batches(Difference, differences(found)), schema=schema(Difference))
+    rows = table_of(Difference, found)
     ids = spark.createDataFrame(rows)
     tables = [_entries(table, view_of(view), side) for side, table in (("a", a), ("b", b)) if table is not None]
     if not tables:
@@ -130,8 +193,3 @@ def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
         )
         .withColumn("side", functions.lit(side))
     )
-
-
-def differences(found: Iterable[Found]) -> Iterator[Difference]:
-    """The records found as rows of ``reconcile``."""
-    return (Difference(None, None, one.seqnum, one.id, None, one.side) for one in found)

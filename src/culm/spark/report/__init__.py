@@ -12,9 +12,8 @@ counts by a few hundred kinds.
 
 ``source`` is the subject of a report: the folder of a verification, or a state. Its verdicts become ``stretches``, a
 run-length encoding. From these ``queries`` count everything, with ``coverage`` for single logs. They are written once,
-and run on either engine (``runtime.engine``); ``portions`` feeds them. ``counts`` makes the small tables of what comes
-back, and ``numbers`` names all columns. ``page`` makes the HTML from ``templates``, with ``view`` for what they print
-and ``charts``. ``job`` does all of it: ``culm spark report`` runs it.
+and run on either engine (``runtime.engine``). ``numbers`` names all columns. ``page`` makes the HTML from
+``templates``, with ``charts``. ``job`` does all of it, and makes the small tables: ``culm spark report`` runs it.
 """
 
 from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, Report, run

@@ -8,7 +8,7 @@ away before the rest is cut into cells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -120,19 +120,15 @@ def _sums(of: _Logs) -> pa.Table:
     return table.group_by("of", use_threads=False).aggregate(aggregates)
 
 
-def coverage(wanted: Collection[Log]) -> Callable[[pa.Table], pa.Table]:
-    """The step from whole logs of stretches to ``CoverageNumbers``: the strips of those logs that are wanted."""
-
-    def step(rows: pa.Table) -> pa.Table:
-        of = _Logs(rows)
-        by_verdict = [of.runs(worst) for worst in range(len(VERDICTS))]
-        found: list[CoverageNumbers] = []
-        for at, log in enumerate(zip(of.authors.to_pylist(), of.ids.tolist(), strict=True)):
-            if log in wanted:
-                found += _cells(log, [_of_log(runs, at) for runs in by_verdict])
-        return table_of(CoverageNumbers, found)
-
-    return step
+def coverage(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
+    """Whole logs of stretches to ``CoverageNumbers``: the strips of those logs that are wanted."""
+    of = _Logs(rows)
+    by_verdict = [of.runs(worst) for worst in range(len(VERDICTS))]
+    found: list[CoverageNumbers] = []
+    for at, log in enumerate(zip(of.authors.to_pylist(), of.ids.tolist(), strict=True)):
+        if log in wanted:
+            found += _cells(log, [_of_log(runs, at) for runs in by_verdict])
+    return table_of(CoverageNumbers, found)
 
 
 def _of_log(runs: Runs, log: int) -> Runs:
@@ -153,14 +149,10 @@ def _cells(log: Log, by_verdict: list[Runs]) -> list[CoverageNumbers]:
     return rows
 
 
-def within(wanted: Collection[Log]) -> Callable[[pa.Table], pa.Table]:
-    """The step that leaves only the stretches of the wanted logs' authors."""
-
-    def step(rows: pa.Table) -> pa.Table:
-        authors = pa.array({author for author, _ in wanted}, pa.binary())
-        return rows.filter(compute.is_in(rows.column("author"), authors))
-
-    return step
+def within(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
+    """The stretches of the wanted logs' authors only."""
+    authors = pa.array({author for author, _ in wanted}, pa.binary())
+    return rows.filter(compute.is_in(rows.column("author"), authors))
 
 
 # -- strips ---------------------------------------------------------------------------------------------------------

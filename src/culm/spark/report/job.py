@@ -17,17 +17,26 @@ is bounded: some rows of the large tables, and counts by a few hundred kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
+from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
-from culm.spark.report.counts import counted
-from culm.spark.report.numbers import Totals, write_small
+from culm.spark.batches.payload import HELD, STATES
+from culm.spark.report import numbers
+from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, Totals, write_small
 from culm.spark.report.page import page
-from culm.spark.report.source import source_of
+from culm.spark.report.queries import Queries
+from culm.spark.report.source import Source, rows_in, source_of
+from culm.spark.report.stretches import magnitude
+from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.provenance import other_version
-from culm.spark.runtime.shell import job
+from culm.spark.runtime.shell import Job, job
+from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 PAGE = "report.html"
 DEFAULT_LOGS, MOST_LOGS = 25, 100
@@ -74,11 +83,150 @@ def run(
         if not source.of_state and (other := other_version(source.said)) is not None:
             run.say(other)
         (run.folder / "numbers").mkdir()
-        entries = source.entries()
-        with run.engine(master, small=entries + source.rejected() <= SMALL_ENTRIES) as engine:
-            run.say(f"reading {entries:,} verdicts")
-            numbers = counted(source, engine, run, logs)
-        write_small(numbers, run.folder / "numbers")
-        text = page(numbers).encode("utf-8", "xmlcharrefreplace")
+        with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
+            run.say(f"reading {source.entries:,} verdicts")
+            found = counted(source, engine, run, logs)
+        write_small(found, run.folder / "numbers")
+        text = page(found).encode("utf-8", "xmlcharrefreplace")
         (run.folder / PAGE).write_bytes(text)
-        return run.done(Report(**asdict(numbers.totals), page_bytes=len(text)))
+        return run.done(Report(**asdict(found.totals), page_bytes=len(text)))
+
+
+def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numbers:
+    """Everything that the page shows, and the large tables in the folder ``numbers`` of the job.
+
+    ``most``: the largest and the most troubled logs to draw, of each.
+    """
+    folder, say = run.folder / "numbers", run.say
+    queries = Queries(source, engine, folder)
+    say("counting logs and authors")
+    troubled, largest, log_kinds = queries.troubled(most), queries.largest(most), queries.kinds_of_logs()
+    authors = queries.authors()
+    say("counting verdicts, payloads and reasons")
+    entry_kinds, reasons, found_copies = queries.kinds_of_entries(), queries.reasons(), queries.copies()
+    say("counting forks and rejects")
+    forks, rejects = queries.forks(), queries.rejects()
+    say("looking at single logs")
+    shown = queries.coverage({log.log for log in (*troubled, *largest)})
+    return numbers.Numbers(
+        name=source.folder.name,
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected),
+        troubled=troubled,
+        largest=largest,
+        coverage=shown,
+        authors=authors,
+        forks=forks,
+        forks_in_all=rows_in(folder / "forks"),
+        proofs=source.has_proofs,
+        rejects=rejects,
+        rejects_in_all=rows_in(folder / "rejects"),
+        reasons=reasons,
+        payloads=payloads(entry_kinds),
+        copies=copies(found_copies),
+        completeness=completeness(log_kinds),
+        lengths=lengths(log_kinds),
+        growth=growth(entry_kinds),
+        origin=origin(source.said),
+        said=source.said,
+        of_state=source.of_state,
+        seconds=round(time.monotonic() - run.started, 3),
+    )
+
+
+# -- small tables: plain functions of plain values ---------------------------------------------------------------------
+
+
+def totals(entries: Iterable[EntryKind], logs: Sequence[LogKind], authors: int, rejects: int) -> numbers.Totals:
+    """The totals, from the kinds of entries and of logs."""
+    verdicts, wrong = Counter[str](), 0
+    for row in entries:
+        verdicts[VERDICTS[row.verdict]] += row.entries
+        wrong += row.entries if STATES[row.payload] in numbers.WRONG_PAYLOADS else 0
+    return numbers.Totals(
+        entries=verdicts.total(),
+        verified=verdicts[VERIFIED],
+        unverified=verdicts[UNVERIFIED],
+        invalid=verdicts[INVALID],
+        logs=sum(row.logs for row in logs),
+        authors=authors,
+        forked_logs=sum(row.forked for row in logs),
+        missing=sum(row.missing for row in logs),
+        wrong_payloads=wrong,
+        rejects=rejects,
+    )
+
+
+def payloads(entries: Iterable[EntryKind]) -> list[numbers.PayloadNumbers]:
+    """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``."""
+    counts, sizes = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for row in entries:
+        counts[row.verdict, row.payload] += row.entries
+        sizes[row.verdict, row.payload] += row.size
+    return [
+        numbers.PayloadNumbers(VERDICTS[verdict], STATES[payload], count, sizes[verdict, payload])
+        for (verdict, payload), count in sorted(counts.items())
+    ]
+
+
+def growth(entries: Iterable[EntryKind]) -> list[numbers.GrowthNumbers]:
+    """Sums over all entries up to each sequence number at which the first digit changes."""
+    grown: list[numbers.GrowthNumbers] = []
+    sums = Counter[str]()
+    for row in sorted(entries, key=lambda row: row.magnitude):
+        last = magnitude(row.magnitude)[1]
+        sums["entries"] += row.entries
+        sums["claimed"] += row.size
+        sums["verified"] += row.entries if VERDICTS[row.verdict] == VERIFIED else 0
+        sums["held"] += row.size if STATES[row.payload] == HELD else 0
+        if grown and grown[-1].seqnum == last:
+            grown.pop()
+        grown.append(numbers.GrowthNumbers(last, sums["entries"], sums["verified"], sums["claimed"], sums["held"]))
+    return grown
+
+
+def copies(found: Iterable[FoundKind]) -> list[numbers.CopiesNumbers]:
+    """Entries by how often they were found."""
+    return sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in found)
+
+
+def completeness(logs: Sequence[LogKind]) -> list[numbers.CompletenessNumbers]:
+    """Logs by tens of percent, also those that no log has; at the end logs without a number, if there are any."""
+    counts: Counter[int | None] = Counter()
+    for row in logs:
+        counts[row.percent] += row.logs
+    rows = [numbers.CompletenessNumbers(percent, counts[percent]) for percent in range(0, 101, 10)]
+    return [*rows, numbers.CompletenessNumbers(None, counts[None])] if counts[None] else rows
+
+
+def lengths(logs: Sequence[LogKind]) -> list[numbers.LengthNumbers]:
+    """Logs by powers of ten, from 1 to the greatest power that any log has."""
+    by_entries: Counter[int] = Counter()
+    by_newest: Counter[int] = Counter()
+    for row in logs:
+        by_entries[row.entry_digits] += row.logs
+        by_newest[row.newest_digits] += row.logs
+    most = max((*by_entries, *by_newest), default=0)
+    return [
+        numbers.LengthNumbers(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
+        for digits in range(1, most + 1)
+    ]
+
+
+_ORIGIN = {
+    "version": "version of Culm",
+    "signatures": "signatures that were checked",
+    "format": "format of the logs",
+    "started": "started",
+    "ended": "ended",
+}
+"""What a summary may tell of how the results were made, by its key, and how the page calls it."""
+
+_SIGNATURES = {"all": "every one", "heads": "those of heads only"}
+
+
+def origin(said: Mapping[str, object]) -> list[tuple[str, str]]:
+    """How the results were made, as far as the summary of the verification tells; names and values for people."""
+    told = [(name, said[key]) for key, name in _ORIGIN.items() if isinstance(said.get(key), str | int)]
+    found = [(name, _SIGNATURES.get(str(value), str(value))) for name, value in told]
+    return found or [("not recorded", "an earlier version of Culm made these results")]

@@ -171,14 +171,6 @@ class CoverageNumbers(NamedTuple):
     missing: Unsigned
 
 
-class CostNumbers(NamedTuple):
-    """A stage of the verification, as its summary tells of it; None for what it does not tell."""
-
-    stage: str
-    seconds: float | None
-    cpu_seconds: float | None
-
-
 SMALL: dict[str, type[Row]] = {
     "reasons": ReasonNumbers,
     "payloads": PayloadNumbers,
@@ -187,7 +179,6 @@ SMALL: dict[str, type[Row]] = {
     "lengths": LengthNumbers,
     "growth": GrowthNumbers,
     "coverage": CoverageNumbers,
-    "cost": CostNumbers,
 }
 """The small tables. Each is a file ``numbers/NAME.parquet``."""
 
@@ -268,7 +259,6 @@ class Numbers:
     completeness: Sequence[CompletenessNumbers] = ()
     lengths: Sequence[LengthNumbers] = ()
     growth: Sequence[GrowthNumbers] = ()
-    cost: Sequence[CostNumbers] = ()
     origin: Sequence[tuple[str, str]] = ()
     said: Mapping[str, object] = field(default_factory=dict)
     of_state: bool = False

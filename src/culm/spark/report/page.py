@@ -4,18 +4,43 @@ The page is one file of plain HTML with drawings inside. It has no scripts and l
 can be mailed, printed and kept. The same numbers give the same page. It shows some rows of large tables, and says how
 many rows there are and where all of them are. What is long is folded (``<details>``), which browsers open without a
 script.
+
+Names of files and reasons come from inputs that anybody may have made, and a page opened in a browser must not run or
+fake anything because of them. Jinja escapes everything that a template prints. Before that, ``shown`` cuts it, and
+writes control characters, and those that change the direction of writing, as numbers. Only ``Markup``, which is made
+here, goes into the page as it is.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from math import isfinite
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from culm.bamboo.decimal import size_text
+from culm.charts import number_text
 from culm.spark.report import charts
-from culm.spark.report.counts import seconds
-from culm.spark.report.numbers import Numbers
-from culm.spark.report.view import KINDS, author_name, bar, decimal, in_hex, picture, share, short, shown, span, views
+from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
 from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERIFIED
+from culm.types import Log
+from culm.wire.places import author_text
+
+Strip = list[list[CoverageNumbers]]
+
+KINDS = {VERIFIED: "v", UNVERIFIED: "u", INVALID: "i"}
+"""The class that has the colour of each verdict."""
+
+_MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
+_WIDTH, _HEIGHT = 9600, 24  # of a strip, in units of its own drawing: 100 for each of 96 cells, 24 steps of filling
+_BREAK = 200  # the width of a break in a strip, in the same units: two cells
+_LEAST = 2  # the least width or height of a part that is not 0, in units of its drawing, so that it is seen
 
 
 def page(numbers: Numbers) -> str:
@@ -36,8 +61,7 @@ def page(numbers: Numbers) -> str:
             in_all=_in_all(numbers),
             troubled=troubled,
             largest=largest,
-            taken=seconds(numbers.said, "seconds"),
-            cpu=seconds(numbers.said, "cpu_seconds"),
+            taken=_taken(numbers.said.get("seconds")),
         )
     )
 
@@ -81,3 +105,186 @@ def _in_all(numbers: Numbers) -> int:
     """How many entries the verification's summary counts, if its table has another number of them; else 0."""
     said = numbers.said.get("entries")
     return said if isinstance(said, int) and not numbers.of_state and said != numbers.totals.entries else 0
+
+
+def _taken(value: object) -> float | None:
+    """The seconds that a verification took; None if its summary tells no finite number."""
+    return float(value) if isinstance(value, int | float) and isfinite(value) else None
+
+
+# -- text ----------------------------------------------------------------------------------------------------------
+
+
+def shown(value: object) -> object:
+    """A value as the page prints it: a dash for None, integers with separators, text cut and with nothing invisible."""
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = str(value)
+    cut = text if len(text) <= _MOST_LETTERS else text[:_MOST_LETTERS] + "…"
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in cut)
+
+
+def author_name(author: bytes) -> str:
+    """The author that a row names, in base62; in hex if it does not have 32 bytes, and so is nobody's key."""
+    return author_text(author) if len(author) == 32 else author.hex()
+
+
+def share(part: int, whole: int) -> str | None:
+    """A share in percent. Only exact ones are 0 % and 100 %: one bad entry in a million must not look like none."""
+    if not whole:
+        return None
+    percent = Fraction(100 * part, whole)
+    if percent.denominator == 1 and percent in (0, 100):
+        return f"{percent} %"
+    if percent < Fraction(1, 100):
+        return "under 0.01 %"
+    if percent > Fraction(9999, 100):
+        return "over 99.99 %"
+    return f"{float(percent):.2f} %"
+
+
+def short(number: int) -> str:
+    """A number that may have twenty digits, where there is room for few."""
+    return f"{number:,}" if number < 10**12 else number_text(number)
+
+
+def decimal(value: float | None) -> str | None:
+    """A number with one decimal."""
+    return None if value is None else f"{value:,.1f}"
+
+
+def span(first: int, last: int) -> str:
+    """The numbers from the first to the last one, in words."""
+    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
+
+
+def in_hex(data: bytes) -> Markup:
+    """All the bytes in hex, however many."""
+    return Markup(data.hex())  # noqa: S704 - digits only
+
+
+def picture(svg: str) -> Markup:
+    """A chart as the address of a picture that is in the page itself."""
+    return Markup("data:image/svg+xml;base64,") + b64encode(svg.encode()).decode()
+
+
+# -- drawings -----------------------------------------------------------------------------------------------------
+
+
+def portions(counts: Sequence[int], room: int, least: int = _LEAST) -> list[int]:
+    """``room`` units divided in proportion to counts. Each count that is not 0 gets at least ``least``.
+
+    The greatest count pays for that, so the units add up to ``room``.
+    """
+    whole = sum(counts)
+    if not whole:
+        return [0] * len(counts)
+    units = [max(least, room * count // whole) if count else 0 for count in counts]
+    greatest = max(range(len(counts)), key=counts.__getitem__)
+    units[greatest] += room - sum(units)
+    return units
+
+
+def bar(counts: dict[str, int], room: int) -> list[tuple[str, str, str]]:
+    """The parts of one bar of ``room`` units: class, left end and width of each that is not 0."""
+    found, left = [], 0
+    for kind, width in zip(counts, portions([*counts.values()], room), strict=True):
+        if width:
+            found.append((kind, str(left), str(width)))
+            left += width
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """A log of the page, with the cells of its strip in pieces between which something is left out."""
+
+    log: LogNumbers
+    strip: Strip
+
+    @property
+    def name(self) -> str:
+        """The log as the command line writes it."""
+        return f"{author_name(self.log.author)}/{self.log.log_id}"
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong with it, in words."""
+        log = self.log
+        wrong = log.payload_mismatch + log.payload_size_mismatch
+        counts = ((log.unverified, "unverified"), (log.invalid, "invalid"), (wrong, "wrong payloads"))
+        forked = [] if log.forked_at is None else [f"forked at {log.forked_at:,}"]
+        return [*forked, *(f"{count:,} {name}" for count, name in counts if count)]
+
+    @property
+    def payloads(self) -> list[str]:
+        """Its entries by the state of their payload, in words."""
+        return [f"{count:,} {state.replace('_', ' ')}" for state, count in self.log.payloads().items() if count]
+
+    @property
+    def left_out(self) -> list[str]:
+        """The numbers that are left out of the strip, in words."""
+        ends = [0, *(piece[-1].last for piece in self.strip)]
+        gaps = [(end + 1, piece[0].first - 1) for end, piece in zip(ends, self.strip, strict=False)]
+        return [f"{last - first + 1:,} ({span(first, last)})" for first, last in gaps if first <= last]
+
+    @property
+    def shapes(self) -> dict[str, Markup]:
+        """The strip as paths, by class, ``width`` units wide. Each cell is filled from below, the rest is missing.
+
+        Neighbouring cells that look the same are one shape, so that a page with many strips stays small. A break is a
+        zigzag.
+        """
+        paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
+        left, end = 0, 0
+        for piece in self.strip:
+            if piece[0].first > end + 1:
+                paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
+                left += _BREAK
+            for units, cells in groupby(piece, _units):
+                width = self._cell * sum(1 for _ in cells)
+                top = _HEIGHT
+                for kind, height in zip("vui", units, strict=False):
+                    if height:
+                        top -= height
+                        paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
+                left += width
+            end = piece[-1].last
+        return {kind: Markup("").join(path) for kind, path in paths.items() if path}
+
+    @property
+    def _cell(self) -> int:
+        return (_WIDTH - _BREAK * len(self.left_out)) // max(1, sum(map(len, self.strip)))
+
+    @property
+    def width(self) -> str:
+        """The width of the strip in units of its drawing."""
+        return str(self._cell * sum(map(len, self.strip)) + _BREAK * len(self.left_out))
+
+
+def _units(cell: CoverageNumbers) -> list[int]:
+    return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
+
+
+def pieces(cells: Sequence[CoverageNumbers]) -> dict[Log, Strip]:
+    """The strip of each log."""
+    found: dict[Log, Strip] = {}
+    for cell in cells:
+        strip = found.setdefault((cell.author, cell.log_id), [])
+        if strip and strip[-1][-1].last + 1 == cell.first:
+            strip[-1].append(cell)
+        else:
+            strip.append([cell])
+    return found
+
+
+def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
+    """The logs with most trouble, and the largest ones that are not among those."""
+    strips = pieces(numbers.coverage)
+    found = {log.log: LogView(log, strips.get(log.log, [])) for log in (*numbers.troubled, *numbers.largest)}
+    troubled = [found.pop(log.log) for log in numbers.troubled]
+    return troubled, [*found.values()]

@@ -6,10 +6,13 @@ this process is bounded: some rows of the large tables, and counts by a few hund
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
@@ -27,16 +30,18 @@ from culm.spark.report.numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report.portions import Step, by_logs, by_portions
 from culm.spark.report.source import Source
 from culm.spark.report.stretches import Longs, Stretch, magnitudes, proofs, stretches
-from culm.spark.runtime.columns import R, combined, schema
+from culm.spark.runtime.columns import Batch, R, Row, combined, names, schema
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.verification.forks import Fork
 from culm.spark.verification.steps import LOG
 from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 from culm.types import Log
 
+Step = Callable[[pa.Table], pa.Table]
+
+_STEP_ROWS = 2**16  # that a step gets at once; each row takes some 200 bytes of memory
 _MOST_KINDS = 100_000  # more than there can be: 3 verdicts, 6 payload states and 181 magnitudes; or 12, 21 and 21
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
@@ -56,14 +61,12 @@ class Queries:
 
     def __init__(self, source: Source, engine: Engine, place: Path) -> None:
         self._place = place
-        self._proved = source.forks(engine)
-        self._rejects = source.rejects(engine)
-        self._stretches = _mapped(source.verdicts(engine), stretches, Stretch).kept()
+        verdicts, self._proved, self._rejects = source.tables(engine)
+        self._stretches = _mapped(verdicts, stretches, Stretch).kept()
         found = self._stretches
         if self._proved is not None:
             found = found.union(_mapped(self._proved, proofs, Stretch))
-        counted = found.spread(LOG).map(by_logs(logs, LogNumbers), LogNumbers, columnar=True)
-        self._logs = counted.kept(place / "logs")
+        self._logs = _by_logs(found, logs, LogNumbers).kept(place / "logs")
 
     def troubled(self, most: int) -> list[LogNumbers]:
         """The logs with most trouble: forked ones first, then by entries not verified and wrong payloads."""
@@ -113,13 +116,68 @@ class Queries:
 
     def coverage(self, wanted: set[Log]) -> list[CoverageNumbers]:
         """The cells of the strips of some logs."""
-        found = _mapped(self._stretches, within(wanted), Stretch).spread(LOG)
-        cells = found.map(by_logs(coverage(wanted), CoverageNumbers), CoverageNumbers, columnar=True)
+        found = _mapped(self._stretches, partial(within, wanted=wanted), Stretch)
+        cells = _by_logs(found, partial(coverage, wanted=wanted), CoverageNumbers)
         return cells.first(CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first")
 
 
+# -- portions -------------------------------------------------------------------------------------------------------
+#
+# Rows come in batches of any size. A step gets some ten thousand rows at once, because each call costs some
+# milliseconds; not all rows, so that memory is bounded.
+
+
 def _mapped(table: Table[Any], step: Step, into: type[R]) -> Table[R]:
-    return table.map(by_portions(step, into), into, columnar=True)
+    """What a step makes of portions of the rows, in any order."""
+    return table.map(lambda batches: _made(step, into, _portions(batches)), into, columnar=True)
+
+
+def _by_logs(table: Table[Any], step: Step, into: type[R]) -> Table[R]:
+    """The same of portions that have whole logs."""
+    return table.spread(LOG).map(lambda batches: _made(step, into, _whole_logs(batches)), into, columnar=True)
+
+
+def _made(step: Step, into: type[Row], portions: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+    for portion in portions:
+        made = step(pa.Table.from_batches([portion])).select(names(into)).cast(schema(into))
+        yield from (Batch(into, batch) for batch in made.combine_chunks().to_batches())
+
+
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least ``_STEP_ROWS``, but for the last one."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += len(batch)
+        if rows >= _STEP_ROWS:
+            yield pa.concat_batches(waiting)
+            waiting, rows = [], 0
+    if rows:
+        yield pa.concat_batches(waiting)
+
+
+def _whole_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``_portions`` of rows that are sorted by log, each with whole logs. One log's rows must fit into memory."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in _portions(batches):
+        is_last = _is_of(batch, batch, len(batch) - 1)
+        first_of_last = int(is_last.argmax())
+        if waiting and not _is_of(batch.slice(0, 1), waiting[0], 0)[0]:
+            yield pa.concat_batches(waiting)
+            waiting = []
+        if first_of_last:
+            yield pa.concat_batches([*waiting, batch.slice(0, first_of_last)])
+            waiting = []
+        waiting.append(batch.slice(first_of_last))
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _is_of(rows: pa.RecordBatch, other: pa.RecordBatch, at: int) -> npt.NDArray[np.bool_]:
+    """Which rows are of the log of a row of another batch."""
+    author, log = (compute.equal(rows.column(name), other.column(name)[at]) for name in LOG)
+    return np.asarray(compute.and_(author, log))
 
 
 # -- steps ----------------------------------------------------------------------------------------------------------

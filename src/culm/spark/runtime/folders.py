@@ -3,35 +3,65 @@
 A job fills a folder under another name beside the final one, and renames it when it is complete. A reader therefore
 never sees half a result. A process that is killed leaves a hidden folder behind. It no longer holds the folder locked,
 so the next run that writes beside it removes it (``culm.staging``).
+
+Object stores have no rename: "renaming" a folder there copies its files one by one, and may fail between any two of
+them. So a folder elsewhere counts as complete when it has ``summary.json``, which is one object and appears at once.
+Results are made on this machine, and then published in three steps::
+
+    1  upload all files below OUTPUT/_partial-TOKEN/     earlier results stay complete; readers pass over ``_`` names
+    2  delete the earlier summary.json, then its files   from here on nothing is complete
+    3  move the new files to their places, summary.json last
+
+A run that fails in step 1 leaves earlier results as they were; one that fails later leaves a folder without
+``summary.json``. The next run with ``overwrite`` removes whatever is left. Two runs that publish to one folder at once
+cannot be kept apart, as few object stores have conditional writes that all file systems here offer. The last step looks
+whether anybody else's files are there, and fails rather than mixing two results.
+
+States (``verification.state``) stay on this machine or a shared disk: two runs that add to one state must exclude each
+other, which takes a lock, and a lock must end with its process.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pyarrow import fs
+from pyarrow.fs import FileSystem
+
 from culm.errors import ConfigError
-from culm.spark.storage import Location, located
-from culm.spark.storage.publishing import check_target, published
+from culm.spark.storage.filesystems import bucket_of, said
+from culm.spark.storage.location import Location, located
 from culm.staging import staged_folder
 
 SUMMARY = "summary.json"
 """The file that every complete folder of results has."""
 
+_PARTIAL = re.compile(r"_partial-[0-9a-f]{16}/")
 
-def check_output(output: Path | Location, *, overwrite: bool) -> None:
-    """Raise ``ConfigError`` if results cannot be written to this folder.
+
+def check_output(output: Path | Location, *, overwrite: bool, reads: Iterable[str | Path] = ()) -> None:
+    """Raise ``ConfigError`` if results cannot be written to this folder, or if that would delete what a job ``reads``.
 
     Even with ``overwrite`` a folder is replaced only if it is empty or holds earlier results (``SUMMARY`` is in it), so
     that a wrong path does not delete somebody's data.
     """
     if isinstance(output, Location):
-        check_target(output, overwrite=overwrite)
-        return
+        _check_elsewhere(output, overwrite=overwrite)
+    else:
+        _check_here(output.absolute(), overwrite=overwrite)
+    for source in reads if overwrite else ():
+        if _is_inside(source, output):
+            raise ConfigError(f"{source}: is inside the output {output}, which would be replaced; name another output")
+
+
+def _check_here(output: Path, *, overwrite: bool) -> None:
     if not output.parent.is_dir():
         raise ConfigError(f"{output}: there is no folder {output.parent}")
     if not os.access(output.parent, os.W_OK | os.X_OK):
@@ -44,21 +74,12 @@ def check_output(output: Path | Location, *, overwrite: bool) -> None:
         raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
 
 
-def check_not_inside(source: str | Path, output: Path | Location, *, overwrite: bool) -> None:
-    """Raise ``ConfigError`` if the output cannot be written, or if replacing it would delete the source."""
-    check_output(output.absolute(), overwrite=overwrite)
-    if overwrite and is_inside(source, output):
-        raise ConfigError(f"{source}: is inside the output {output}, which would be replaced; name another output")
-
-
-def is_inside(source: str | Path, output: Path | Location) -> bool:
+def _is_inside(source: str | Path, output: Path | Location) -> bool:
     """Whether a file or folder is in another one, or that itself."""
     (place,) = located([re.sub(r"^([a-z0-9+.-]{2,}):/(?!/)", r"\1://", str(source))])  # Path makes one slash of two
-    if place.is_local or isinstance(output, Path):
-        return (
-            isinstance(output, Path) and place.is_local and Path(place.uri).resolve().is_relative_to(output.resolve())
-        )
-    return f"{_spelled(place)}/".startswith(f"{_spelled(output)}/")
+    if isinstance(output, Path):
+        return place.is_local and Path(place.uri).resolve().is_relative_to(output.resolve())
+    return not place.is_local and f"{_spelled(place)}/".startswith(f"{_spelled(output)}/")
 
 
 def _spelled(location: Location) -> str:
@@ -72,13 +93,20 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
 
     Earlier results at ``output`` stay until then. They are moved aside first, because a folder cannot be renamed onto
     one that is not empty, and moved back if renaming fails. What a killed run left beside ``output`` is removed, but
-    earlier results that it had moved aside are moved back. Of a location elsewhere, ``culm.spark.storage.publishing``
-    tells the rules.
+    earlier results that it had moved aside are moved back.
+
+    If ``output`` is elsewhere, the folder is on this machine, and its files are published at the end of the block. On a
+    cluster all machines must see the folder for temporary files (``TMPDIR``), since workers write there.
     """
     if isinstance(output, Location):
-        with published(output) as made:
+        with tempfile.TemporaryDirectory(prefix="culm-results-") as base:
+            made = Path(base, "results")
+            made.mkdir()
             yield made
+            with said(output.uri, "be written"):
+                _publish(made, *output.filesystem(), output)
         return
+    output = output.absolute()
     aside = output.with_name(f".{output.name}.old")
     if aside.exists():
         if output.exists():
@@ -100,3 +128,64 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
             raise
         if replaces:
             shutil.rmtree(aside, ignore_errors=True)
+
+
+# -- elsewhere ------------------------------------------------------------------------------------------------------
+
+
+def _check_elsewhere(output: Location, *, overwrite: bool) -> None:
+    """Raise ``ConfigError`` if results cannot be published there. Only earlier results are ever overwritten."""
+    with said(output.uri, "be written"):
+        system, path = output.filesystem()
+        bucket = bucket_of(output.uri, path)
+        if bucket and system.get_file_info(bucket).type.name == "NotFound":
+            raise ConfigError(f"{output}: there is no such bucket")
+        if system.get_file_info(path).type.name == "File":
+            raise ConfigError(f"{output}: a file is there already; name a folder")
+        names = _files(system, path)
+        if not names or overwrite:
+            _probe(system, path)
+    if not names:
+        return
+    ours = SUMMARY in names or any(map(_PARTIAL.match, names))
+    if not ours:
+        raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
+    if not overwrite:
+        state = "is there already" if SUMMARY in names else "an earlier run failed there and left files"
+        raise ConfigError(f"{output}: {state}; name another folder, or use --overwrite to replace it")
+
+
+def _publish(folder: Path, system: FileSystem, path: str, output: Location) -> None:
+    made = [name for name in _files(fs.LocalFileSystem(), str(folder)) if name != SUMMARY]
+    token = f"_partial-{secrets.token_hex(8)}"
+    staged = f"{path}/{token}"
+    before = _files(system, path)
+    system.create_dir(staged, recursive=True)
+    fs.copy_files(str(folder), staged, destination_filesystem=system)
+    for name in sorted(before, key=lambda name: name != SUMMARY):
+        system.delete_file(f"{path}/{name}")
+    for parent in {f"{path}/{name}".rpartition("/")[0] for name in made}:
+        system.create_dir(parent, recursive=True)
+    for name in made:
+        system.move(f"{staged}/{name}", f"{path}/{name}")
+    others = set(_files(system, path)) - {*made, f"{token}/{SUMMARY}"}
+    if others:
+        raise ConfigError(f"{output}: another run writes there ({min(others)}); name another folder")
+    system.move(f"{staged}/{SUMMARY}", f"{path}/{SUMMARY}")
+    with suppress(OSError):  # the results are complete, and an empty folder in the way of nobody
+        system.delete_dir(staged)
+
+
+def _probe(system: FileSystem, path: str) -> None:
+    """Write and delete a file, so that missing rights are told before hours of work."""
+    folder = f"{path}/_partial-{secrets.token_hex(8)}"
+    system.create_dir(folder, recursive=True)
+    with system.open_output_stream(f"{folder}/probe") as stream:
+        stream.write(b"x")
+    system.delete_dir(folder)
+
+
+def _files(system: FileSystem, path: str) -> list[str]:
+    """The files below a folder, by their names relative to it; none if it is not there."""
+    found = system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
+    return sorted(one.path[len(path.rstrip("/")) + 1 :] for one in found if one.type == fs.FileType.File)

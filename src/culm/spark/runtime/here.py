@@ -39,16 +39,6 @@ class HereTable(Table[R]):
         self.table = table
         self.items = items
 
-    @property
-    def rows(self) -> Iterator[R]:
-        """The rows, one by one."""
-        return rows(self.table, batches(self.table, self.items))
-
-    @property
-    def whole(self) -> pa.Table:
-        """The rows as one table of Arrow."""
-        return table_of(self.table, self.items)
-
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> HereTable[To]:
         return HereTable(into, Lazy(lambda: step(self._given(columnar=columnar))))
 
@@ -58,20 +48,20 @@ class HereTable(Table[R]):
         return _kept(step(self._given(columnar=columnar)), into, at)
 
     def _given(self, *, columnar: bool) -> Iterator[Any]:
-        return batches(self.table, self.items) if columnar else self.rows
+        return batches(self.table, self.items) if columnar else rows_of(self)
 
     def _made(self, into: type[To], make: Callable[[], pa.Table]) -> HereTable[To]:
         """A table of Arrow with the columns of ``into``, made when it is asked for."""
         return HereTable(into, Lazy(lambda: (Batch(into, batch) for batch in make().to_batches())))
 
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> HereTable[R]:  # noqa: ARG002 - for Spark
-        return HereTable(self.table, Lazy(lambda: _sorted(self.table, self.whole, _keys((*by, *order)))))
+        return HereTable(self.table, Lazy(lambda: _sorted(self.table, whole_of(self), _keys((*by, *order)))))
 
     def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> HereTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
 
         def joined() -> pa.Table:
-            mine = self.whole.append_column("#", [np.arange(len(self.whole))])
+            mine = whole_of(self).append_column("#", [np.arange(len(whole_of(self)))])
             kind = "left outer" if outer else "inner"
             found = mine.join(whole_of(other).select([*on, *theirs]), [*on], join_type=kind)
             return _fitted(found.sort_by("#"), into)
@@ -79,23 +69,23 @@ class HereTable(Table[R]):
         return self._made(into, joined)
 
     def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        return self._made(self.table, lambda: self.whole.filter(_is_among(self.whole, whole_of(other), on)))
+        return self._made(self.table, lambda: whole_of(self).filter(_is_among(whole_of(self), whole_of(other), on)))
 
     def without(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        return self._made(self.table, lambda: self.whole.filter(~_is_among(self.whole, whole_of(other), on)))
+        return self._made(self.table, lambda: whole_of(self).filter(~_is_among(whole_of(self), whole_of(other), on)))
 
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> HereTable[To]:
         others = [(name, "min" if name in least else "sum") for name in names(into)[len(by) :]]
 
         def summed() -> pa.Table:
-            found = self.whole.group_by(list(by)).aggregate(others).rename_columns(list(names(into)))
+            found = whole_of(self).group_by(list(by)).aggregate(others).rename_columns(list(names(into)))
             return found.cast(schema(into))
 
         return self._made(into, summed)
 
     def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> HereTable[To]:
         def dealt() -> pa.Table:
-            found = self.whole.join(whole_of(among).select([*on, "shares"]), [*on])
+            found = whole_of(self).join(whole_of(among).select([*on, "shares"]), [*on])
             pairs = zip(found.column(by).to_pylist(), found.column("shares").to_pylist(), strict=True)
             return _fitted(
                 found.append_column("share", [[hash(value) % (shares or 1) for value, shares in pairs]]), into
@@ -107,13 +97,13 @@ class HereTable(Table[R]):
         return HereTable(self.table, Lazy(lambda: chain(self.items, items_of(other))))
 
     def select(self, into: type[To], **given: str | int | None) -> HereTable[To]:
-        return self._made(into, lambda: _fitted(self.whole, into, given))
+        return self._made(into, lambda: _fitted(whole_of(self), into, given))
 
     def where(self, column: str) -> HereTable[R]:
-        return self._made(self.table, lambda: self.whole.filter(compute.field(column).is_valid()))
+        return self._made(self.table, lambda: whole_of(self).filter(compute.field(column).is_valid()))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
-        found = self.whole.sort_by(_keys(order)) if order else self.whole
+        found = whole_of(self).sort_by(_keys(order)) if order else whole_of(self)
         return list(rows(into, found.slice(0, most).to_batches()))
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:

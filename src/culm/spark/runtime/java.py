@@ -11,12 +11,12 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 
 from culm.errors import ConfigError
+from culm.staging import replace_text
 
 LEAST_VERSION = 17  # Spark 4 does not start with an older one
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # 1.8.0 is Java 8
@@ -25,22 +25,10 @@ _UNWANTED = "jdk.incubator.vector"
 
 _WRAPPER = """#!/bin/sh
 # Runs a Java runtime that lacks the module {module}, which Spark always asks for.
-n=$#
-skip=
-while [ "$n" -gt 0 ]; do
-    argument=$1
+for argument; do
     shift
-    n=$((n - 1))
-    if [ -n "$skip" ] && [ "$argument" = {module} ]; then
-        skip=
-        continue
-    elif [ -n "$skip" ]; then
-        set -- "$@" --add-modules
-        skip=
-    fi
     case $argument in
         --add-modules={module}) ;;
-        --add-modules) skip=1 ;;
         *) set -- "$@" "$argument" ;;
     esac
 done
@@ -90,14 +78,9 @@ def wrap_java(executable: Path, folder: Path) -> Path:
     wrapper = folder / "bin" / "java"
     text = _WRAPPER.format(java=executable, module=_UNWANTED)
     try:
-        if wrapper.is_file() and wrapper.read_text() == text:
-            return folder
-        wrapper.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=wrapper.parent, delete=False) as file:
-            file.write(text)
-        temporary = Path(file.name)
-        temporary.chmod(0o755)
-        temporary.replace(wrapper)
+        if not wrapper.is_file() or wrapper.read_text() != text:
+            wrapper.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(wrapper, text, 0o755)
     except OSError as error:
         raise ConfigError(f"cannot write {wrapper}: {error.strerror}") from None
     return folder

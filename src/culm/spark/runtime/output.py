@@ -50,7 +50,7 @@ def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: st
 
 
 class _File:
-    """A Parquet file of one table while it is written. It is made with its first row."""
+    """A Parquet file of one table while it is written. It is made with its first row group."""
 
     def __init__(self, table: type[Row], path: Path, facts: str) -> None:
         self.path = path
@@ -61,26 +61,24 @@ class _File:
         self._writer: parquet.ParquetWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        self._writer = self._writer or _writer(self.path, self._table, self._facts)
-        self._waiting.append(batch)
-        self._size += batch.nbytes
+        if batch.num_rows:
+            self._waiting.append(batch)
+            self._size += batch.nbytes
         if self._size >= _ROW_GROUP_BYTES:
-            self._flush(self._writer)
+            self._flush()
 
-    def _flush(self, writer: parquet.ParquetWriter) -> None:
+    def _flush(self) -> None:
         if self._waiting:
-            writer.write_table(pa.Table.from_batches(self._waiting))
-        self._waiting, self._size = [], 0
+            self._writer = self._writer or _writer(self.path, self._table, self._facts)
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._waiting, self._size = [], 0
 
     def close(self) -> bool:
         """Write what waits; returns whether there is a file."""
-        if self._writer is None:
-            return False
-        self._flush(self._writer)
-        self._writer.close()
-        return True
+        self._flush()
+        if self._writer is not None:
+            self._writer.close()
+        return self._writer is not None
 
 
 def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
-from culm.spark.runtime.folders import SUMMARY, check_not_inside, check_output, whole_folder
+from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
 from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
@@ -80,11 +80,9 @@ def job(
     ``ConfigError`` if the output cannot be written, or if replacing it would delete one of the paths in ``reads``.
     """
     started, places = time.monotonic(), list(reads)
-    check_output(output.absolute(), overwrite=overwrite)
-    for place in places:
-        check_not_inside(place, output, overwrite=overwrite)
+    check_output(output, overwrite=overwrite, reads=places)
     made = Provenance.of(command, places, mode or {})
-    with whole_folder(output.absolute()) as folder, stating(made):
+    with whole_folder(output) as folder, stating(made):
         yield Job(folder, progress or silent, started, made)
 
 

@@ -148,13 +148,33 @@ def _written(rows: Iterable[Bundled], folder: str, settings: Settings) -> Iterat
     with Payloads(settings) as payloads:
         for requester, of_requester in groupby(rows, key=attrgetter("requester")):
             name = bundle_name(requester)
+            entries = written = lacking = 0
             with _whole_file(Path(folder, name)) as stream:
-                bundle = _Bundle(stream, payloads)
+                bundle = BundleWriter(stream)
                 for row in of_requester:
-                    bundle.add(row)
-                bundle.writer.close()
+                    if row.metadata:
+                        bundle.encoded_entry(row.encoded)
+                        entries += 1
+                    if row.payload:
+                        is_written = _write_payload(bundle, row, payloads)
+                        written, lacking = written + is_written, lacking + (not is_written)
+                bundle.close()
                 size = stream.tell()
-            yield BundleRow(requester, name, bundle.entries, bundle.payloads, bundle.lacking, size)
+            yield BundleRow(requester, name, entries, written, lacking, size)
+
+
+def _write_payload(bundle: BundleWriter, row: Bundled, payloads: Payloads) -> bool:
+    """Write the payload of an item; returns whether it is held, and one of its places still had it."""
+    if row.payload_state != HELD:
+        return False
+    size = from_sql(row.size)
+    if size:  # an empty one needs no bytes
+        places = ((at["source"], at["offset"]) for at in row.places or ())
+        pieces = payloads.find(places, size, row.payload_hash)
+        if pieces is None:
+            return False
+        bundle.payload(Place(row.author, from_sql(row.log), from_sql(row.seq)), size, pieces)
+    return True
 
 
 @contextmanager
@@ -167,35 +187,3 @@ def _whole_file(path: Path) -> Iterator[BinaryIO]:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-class _Bundle:
-    """One requester's bundle while it is written."""
-
-    def __init__(self, stream: BinaryIO, payloads: Payloads) -> None:
-        self.writer = BundleWriter(stream)
-        self.entries = self.payloads = self.lacking = 0
-        self._payloads = payloads
-
-    def add(self, row: Bundled) -> None:
-        """Write an item."""
-        if row.metadata:
-            self.writer.encoded_entry(row.encoded)
-            self.entries += 1
-        if row.payload:
-            place = Place(row.author, from_sql(row.log), from_sql(row.seq))
-            given = row.payload_state == HELD and self._payload(
-                place, from_sql(row.size), row.payload_hash, row.places or ()
-            )
-            self.payloads += given
-            self.lacking += not given
-
-    def _payload(self, place: Place, size: int, payload_hash: bytes, places: Iterable[dict[str, Any]]) -> bool:
-        """Write a payload; returns whether one of its places had it."""
-        if not size:
-            return True
-        pieces = self._payloads.find(((at["source"], at["offset"]) for at in places), size, payload_hash)
-        if pieces is None:
-            return False
-        self.writer.payload(place, size, pieces)
-        return True

@@ -18,10 +18,10 @@ from pyarrow import compute
 
 from culm.spark.batches.arrays import decimals, fixed_binary, hashes, names
 from culm.spark.batches.fields import Flags, Offsets
-from culm.spark.batches.pack import BLOCK_BITS
+from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import HELD, STATES, rank
+from culm.spark.batches.records import Records
 from culm.spark.runtime.columns import Batch, Unsigned
-from culm.spark.select.held import Held
 from culm.spark.select.places import NOT_HELD, OFFSET_BITS, Gap, batch_of, numbers_of
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 from culm.store.schema import from_sql
@@ -81,7 +81,7 @@ _KEY = ("author", "log", "block", "share")
 # More at once would take more memory of the worker; far fewer would lose the speed of whole columns.
 _PAIRS = 1 << 16
 
-_NONE = bytes(4)  # an encoded ``Held`` without entries
+_NONE = bytes([0, 0, 0, 0, 1])  # an encoded ``Pack`` that has no entries, and digests for all of them
 
 
 def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch | ItemCounts]:
@@ -99,8 +99,8 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
                 if block is not None:
                     yield from block.finish()
                 has_entries = not batch.column("requester")[low].is_valid
-                entries = batch.column("numbers")[low].as_py() if has_entries else _NONE
-                key, block = here, _Block(here, Held.decode(entries), encoded=encoded)
+                entries = Pack.decode(batch.column("numbers")[low].as_py() if has_entries else _NONE)
+                key, block = here, _Block(here, Records(entries), encoded=encoded)
                 at += has_entries
             if block is not None and at < high:
                 yield from block.take(batch.slice(at, high - at))
@@ -126,13 +126,13 @@ class _Block:
     The items of the last requester wait, because the next batch may have more of its pieces.
     """
 
-    def __init__(self, key: Key, entries: Held, *, encoded: bool) -> None:
+    def __init__(self, key: Key, entries: Records, *, encoded: bool) -> None:
         self._author, self._log, block, _ = key
         self._base = np.uint64(block << BLOCK_BITS)
         self._entries = entries
         self._encoded = encoded
         self._row_of = np.full(1 << BLOCK_BITS, -1, np.int32)
-        self._row_of[entries.offset] = np.arange(len(entries.offset), dtype=np.int32)
+        self._row_of[(entries.seq - self._base).astype(np.int64)] = np.arange(len(entries), dtype=np.int32)
         self._waiting: str | None = None
         self._rows = np.zeros(0, np.int64)  # of what waits: ascending, with what is wanted of each
         self._wants = np.zeros(0, np.uint8)
@@ -169,19 +169,16 @@ class _Block:
         if len(lacking):
             yield self._gaps(pieces, piece[lacking], offset[lacking])
         piece, rows, wants = self._wanted(pieces, piece, rows, wants)
-        run, requesters = _runs(pieces.column("requester"))
-        shift = 1
-        if len(self._rows) and requesters[0].as_py() == self._waiting:
-            shift = 0
-        names_ = pa.array([self._waiting], pa.string()) if shift else requesters[:0]
-        names_ = pa.concat_arrays([names_, requesters])
-        who = np.concatenate((np.zeros(len(self._rows), np.int64), run[piece] + shift))
+        requesters = pieces.column("requester")
+        waiting = requesters[:1] if self._waiting is None else pa.array([self._waiting], pa.string())
+        named = pa.concat_arrays([waiting, requesters]).dictionary_encode()  # numbers in this order, as they are sorted
+        who = np.concatenate((np.zeros(len(self._rows), np.int64), np.asarray(named.indices)[1:][piece]))
         rows, wants = np.concatenate((self._rows, rows)), np.concatenate((self._wants, wants))
-        who, rows, wants = _once(who, rows, wants, len(self._entries.offset))
-        last = int(np.searchsorted(who, len(names_) - 1))
-        self._waiting, self._rows, self._wants = names_[-1].as_py(), rows[last:], wants[last:]
+        who, rows, wants = _once(who, rows, wants, len(self._entries))
+        last = int(np.searchsorted(who, len(named.dictionary) - 1))
+        self._waiting, self._rows, self._wants = requesters[-1].as_py(), rows[last:], wants[last:]
         if last:
-            yield from self._items(names_, who[:last], rows[:last], wants[:last])
+            yield from self._items(named.dictionary, who[:last], rows[:last], wants[:last])
 
     def _gaps(self, pieces: pa.RecordBatch, piece: Offsets, offset: Offsets) -> Batch:
         """The pairs of a piece and a number that is not held, as runs of neighbours."""
@@ -205,7 +202,7 @@ class _Block:
         least, limit = numbers_of(pieces.column("least")), numbers_of(pieces.column("limit"))
         if not (least.any() or limit.any()):
             return np.ones(len(piece), np.bool_)
-        size, most = self._entries.size[rows], limit[piece]
+        size, most = self._entries.fields.size[rows], limit[piece]
         fits: Flags = (least[piece] <= size) & ((most == 0) | (size < most))
         return fits
 
@@ -213,23 +210,24 @@ class _Block:
         """A batch of ``Item``. The entries' columns are made once for a block, and rows taken from them."""
         entries, count = self._entries, len(rows)
         if self._columns is None:
-            self._columns = (hashes(entries.digest), hashes(entries.payload_hash), entries.records())
+            payload_hash = entries.digests[entries.fields.payload_hash]
+            self._columns = hashes(entries.digest), hashes(payload_hash), _encoded(entries.pack)
         at = pa.array(rows)
         entry_hash, payload_hash, records = self._columns
         metadata, payload = (wants & (METADATA | CERTIFICATE)) != 0, (wants & PAYLOAD) != 0
         certificate = metadata & ((wants & METADATA) == 0)
-        state = entries.state[rows]
+        state = entries.pack.payload[rows]
         data = pa.record_batch(
             [
                 requesters.take(pa.array(who)),
                 fixed_binary(np.broadcast_to(np.frombuffer(self._author, np.uint8), (count, len(self._author)))),
                 decimals(np.full(count, from_sql(self._log), np.uint64)),
-                decimals(entries.offset[rows].astype(np.uint64) + self._base),
+                decimals(entries.seq[rows]),
                 pa.array(metadata),
                 pa.array(payload),
                 pa.array(certificate),
                 entry_hash.take(at),
-                decimals(entries.size[rows]),
+                decimals(entries.fields.size[rows]),
                 payload_hash.take(at),
                 names(STATES, state),
                 records.take(at) if self._encoded else pa.nulls(count, pa.binary()),
@@ -239,6 +237,12 @@ class _Block:
         payloads_held = int((payload & (state == rank(HELD))).sum())
         yield Batch(Item, data)
         yield ItemCounts(count, int(certificate.sum()), int(payload.sum()), payloads_held)
+
+
+def _encoded(pack: Pack) -> pa.Array:
+    """The entries' bytes as a binary array, one value for each entry; they follow each other in the pack."""
+    bounds = np.append(pack.start, pack.end[-1:]).astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(pack), [None, pa.py_buffer(bounds), pa.py_buffer(pack.data)])
 
 
 def _pairs(pieces: pa.RecordBatch, count: Offsets, base: np.uint64) -> tuple[Offsets, Offsets, Wants]:
@@ -255,15 +259,6 @@ def _pairs(pieces: pa.RecordBatch, count: Offsets, base: np.uint64) -> tuple[Off
         offset[of_list] = values & ((1 << OFFSET_BITS) - 1)
         wants[of_list] = values >> OFFSET_BITS
     return piece, offset, wants
-
-
-def _runs(requesters: pa.Array) -> tuple[Offsets, pa.Array]:
-    """For each value the number of its run of equal neighbours, and the values of the runs."""
-    changed = np.zeros(len(requesters), np.bool_)
-    changed[1:] = np.asarray(compute.not_equal(requesters[1:], requesters[:-1]))
-    run: Offsets = np.cumsum(changed, dtype=np.int64)
-    changed[0] = True
-    return run, requesters.take(pa.array(changed.nonzero()[0]))
 
 
 def _listed(numbers: pa.Array) -> npt.NDArray[np.int64]:

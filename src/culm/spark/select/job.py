@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from culm.errors import ConfigError
-from culm.spark.plan.given import read_rows
+from culm.spark.plan.given import REQUESTS, Given, given, read_rows
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.payload_places import PlaceRow
 from culm.spark.runtime.columns import Row
@@ -30,10 +30,9 @@ from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
 from culm.spark.select.bundles import gather_with_places, write_bundles
-from culm.spark.select.gaps import REASONS, Missing, merged
 from culm.spark.select.items import Item, ItemCounts, chosen
-from culm.spark.select.places import BEYOND, NOT_HELD, Gap
-from culm.spark.select.requests import Asked, Given, Refused, given
+from culm.spark.select.places import BEYOND, NOT_HELD, REASONS, Gap, Missing, merged
+from culm.spark.select.requests import Asked, Refused
 from culm.spark.select.steps import Selecting
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.verify import Verification, sums
@@ -83,7 +82,7 @@ def run_select(
     """Verify the inputs, select what the requests denote, and write the folder ``output``: all of it, or none.
 
     ``requests`` is a folder of Parquet files, or a ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` file, with the
-    columns of ``culm.spark.select.requests.given``. ``bundles``: also write a bundle for each requester. ``master``,
+    columns of docs/spark-select.md. ``bundles``: also write a bundle for each requester. ``master``,
     ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.run``; this always runs on
     Spark, however small the inputs are.
     """
@@ -97,7 +96,7 @@ def run_select(
     ):
         engine, folder = OnSpark(spark, run.folder / "work"), run.folder
         # First, because it refuses requests that lack a column, and verifying large inputs takes hours.
-        wanted = SparkTable(engine, Given, given(read_rows(spark, Path(requests).absolute())))
+        wanted = SparkTable(engine, Given, given(read_rows(spark, Path(requests).absolute()), REQUESTS))
         run.say_reading(splits)
         step = gather_with_places if bundles else gather
         packs, rejects, places = engine.read(splits, step, PackRow, Reject, PlaceRow)

@@ -1,8 +1,8 @@
 """Cutting ranges into pieces, in a worker: a piece is what a range denotes of one block of a log.
 
 A dense range becomes a span in each block that exists. The log's pages tell which blocks do
-(``culm.spark.select.pages``). A log's first page comes with every request for it, and most logs have no other. The rest
-of a range waits as *far* until it is joined with the further pages.
+(``culm.spark.select.places``). A range comes once with each page of its log, and each time the part of it is cut that
+lies there. Most logs have one page only.
 
 Paths and certificates are lists of numbers instead. They have some hundred numbers at most, whatever the log's length
 (docs/specs/ranges.md, "What is denoted"), and need no directory.
@@ -24,43 +24,34 @@ from culm.ranges.runs import Runs
 from culm.spark.batches.fields import Flags, Numbers, Offsets, lipmaa_of
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, combined
-from culm.spark.select.pages import PAGE_BITS, LogRow, PageRow, runs_of
-from culm.spark.select.places import BEYOND, OFFSET_BITS, Far, Piece, Places, batch_of, numbers_of, u64
+from culm.spark.select.places import (
+    BEYOND,
+    NOT_HELD,
+    OFFSET_BITS,
+    PAGE_BITS,
+    Gap,
+    PageRow,
+    Piece,
+    batch_of,
+    numbers_of,
+    runs_of,
+    u64,
+)
 from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PAYLOAD, SPARSE, Asked
-from culm.store.schema import from_sql
 
-Request = combined("Request", __name__, Asked, LogRow)
-"""A range with its log's newest verified entry (null: none) and the blocks of its first page."""
+Request = combined("Request", __name__, Asked, PageRow)
+"""A range with a page of its log; without one (``page`` is null) if the log has no verified entries."""
 
-FarSpan = combined("FarSpan", __name__, Far, PageRow)
-"""A span with one page. ``blocks`` is null if the page does not exist; ``next`` is the next page that does."""
+_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
 
 _SPINE = np.array(SPINE[:42], np.uint64)  # the numbers of the spine that fit into 64 bits
 
 
 def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
-    """Batches of ``Request`` to pieces, gaps, and spans that are far."""
+    """Batches of ``Request`` to pieces and gaps."""
     for batch in batches:
         if len(batch):
             yield from _Cut(batch).pieces()
-
-
-def spread(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
-    """Batches of ``FarSpan`` to pieces and gaps."""
-    bits = PAGE_BITS + BLOCK_BITS
-    for batch in batches:
-        places = Places()
-        columns = (batch.column(name).to_pylist() for name in ("first", "last", "wants", "page", "next", "blocks"))
-        for row, (low, high, wants, page, after, blocks) in enumerate(zip(*columns, strict=True)):
-            span = (row, from_sql(low), from_sql(high), wants)
-            # A page is also responsible for the pages behind it that do not exist, so that gaps there are told once.
-            if page > from_sql(high) >> bits or (after or page + 1) <= from_sql(low) >> bits:
-                continue
-            base = page << PAGE_BITS
-            places.put(span, runs_of(blocks or b""), base, base + (1 << PAGE_BITS) - 1)
-            if after is not None:
-                places.leave_out(span, (page + 1) << PAGE_BITS, (after << PAGE_BITS) - 1)
-        yield from places.batches(batch)
 
 
 class _Cut:
@@ -73,13 +64,15 @@ class _Cut:
         self._newest = numbers_of(batch.column("newest"))
         self._kind = np.asarray(batch.column("kind")).astype(np.int8)
         self._sparse, self._open = self._has(SPARSE), self._has(OPEN)
+        self._first = np.asarray(batch.column("page").fill_null(0)) == 0  # what no page decides is said once
         self._reached = self._newest >= self._start
         self._forbidden = {
             row: np.frombuffer(data, "<u8")
             for row, data in enumerate(batch.column("forbidden").to_pylist())
             if data is not None
         }
-        self._places = Places()
+        self._runs: list[tuple[int, int, int, int, int, int]] = []  # row, span, wants, blocks that exist
+        self._gaps: list[tuple[int, int, int, int]] = []  # row, span, reason
 
     def _has(self, bits: int) -> Flags:
         found: Flags = (self._kind & bits) != 0
@@ -89,20 +82,24 @@ class _Cut:
         found = [self._paths(), *self._certificates()]
         yield from self._of_numbers(*(np.concatenate(column) for column in zip(*found, strict=True)))
         self._place_dense()
-        yield from self._places.batches(self._batch)
+        if self._runs:
+            yield from self._of_blocks()
+        if self._gaps:
+            row, first, last, reason = zip(*self._gaps, strict=True)
+            yield batch_of(Gap, self._batch, np.array(row), first=u64(first), last=u64(last), reason=reason)
 
     # -- numbers
 
     def _paths(self) -> tuple[Offsets, Numbers, npt.NDArray[np.int8]]:
         """The items of the sparse ranges, as columns: the range's row, the number, what is wanted."""
-        rows = (self._sparse & (self._reached | ~self._open)).nonzero()[0]
+        rows = (self._first & self._sparse & (self._reached | ~self._open)).nonzero()[0]
         top = np.where(self._open, self._newest, self._last)
         row, seq = _steps(rows, top[rows], self._start[rows])
         beyond = seq > self._newest[row]
         if beyond.any():
             for at in np.unique(row[beyond]).tolist():
                 for first, last in Runs((number, number) for number in sorted(seq[beyond & (row == at)].tolist())):
-                    self._places.gap(at, first, last, BEYOND)
+                    self._gap(at, first, last, BEYOND)
             row, seq = row[~beyond], seq[~beyond]
         wants = self._kind[row] & (METADATA | PAYLOAD)
         for at, forbidden in self._forbidden.items():
@@ -112,7 +109,7 @@ class _Cut:
 
     def _certificates(self) -> Iterator[tuple[Offsets, Numbers, npt.NDArray[np.int8]]]:
         """The certificates of the items: the path below the start, and the one above the end of closed ranges."""
-        wanted = self._has(METADATA) & self._reached
+        wanted = self._first & self._has(METADATA) & self._reached
         rows = wanted.nonzero()[0]
         row, seq = _steps(rows, self._start[rows], np.ones(len(rows), np.uint64))
         kept = (seq > self._head[row]) & (seq < self._start[row])
@@ -159,21 +156,18 @@ class _Cut:
     # -- spans
 
     def _place_dense(self) -> None:
-        blocks = self._batch.column("blocks")
-        top = (1 << PAGE_BITS) - 1
-        for row in (~self._sparse).nonzero()[0].tolist():
-            newest, last = int(self._newest[row]), int(self._last[row])
-            if not self._open[row]:
-                self._places.gap(row, max(int(self._start[row]), newest + 1), last, BEYOND)
-            if not self._reached[row]:
+        pages = [self._batch.column(name).to_pylist() for name in ("page", "next", "blocks")]
+        for row, (page, after, blocks) in enumerate(zip(*pages, strict=True)):
+            if self._sparse[row]:
                 continue
-            runs = runs_of(blocks[row].as_py())
-            for first, end, wants in self._spans(row, min(last, newest)):
-                span = (row, first, end, wants)
-                if first >> BLOCK_BITS <= top:
-                    self._places.put(span, runs, 0, top)
-                if end >> BLOCK_BITS > top:
-                    self._places.far(span, top + 1)
+            newest, last = int(self._newest[row]), int(self._last[row])
+            if self._first[row] and not self._open[row]:
+                self._gap(row, max(int(self._start[row]), newest + 1), last, BEYOND)
+            if self._reached[row]:
+                # A page is also responsible for the pages behind it that do not exist, so that gaps are told once.
+                base, top = page << PAGE_BITS, ((after or page + 1) << PAGE_BITS) - 1
+                for first, end, wants in self._spans(row, min(last, newest)):
+                    self._put((row, first, end, wants), runs_of(blocks), base, top)
 
     def _spans(self, row: int, last: int) -> Iterator[tuple[int, int, int]]:
         """The spans of a dense range: first, last, what is wanted. Spans of payloads leave out forbidden numbers."""
@@ -190,6 +184,52 @@ class _Cut:
             first = number + 1
         if first <= last:
             yield first, last, PAYLOAD
+
+    def _put(self, span: tuple[int, int, int, int], runs: Runs, base: int, top: int) -> None:
+        """Place the part of a span that lies in the blocks ``base`` to ``top``.
+
+        ``runs`` are the blocks that exist, counted from ``base``; the others become gaps.
+        """
+        row, first, last, wants = span
+        low, high = max(first >> BLOCK_BITS, base), min(last >> BLOCK_BITS, top)
+        if low > high:
+            return
+        for begin, end in runs:
+            if (at := max(low, base + begin)) <= (to := min(high, base + end)):
+                self._runs.append((row, first, last, wants, at, to))
+        for begin, end in runs.outside(low - base, high - base):
+            behind = base + end + 1 << BLOCK_BITS
+            self._gap(row, max(first, base + begin << BLOCK_BITS), min(last, behind - 1), NOT_HELD)
+
+    def _gap(self, row: int, first: int, last: int, reason: int) -> None:
+        """Note a gap; none if ``first`` is above ``last``."""
+        if first <= last:
+            self._gaps.append((row, first, last, reason))
+
+    def _of_blocks(self) -> Iterator[Batch]:
+        row, first, last, wants, low, high = (u64(column) for column in zip(*self._runs, strict=True))
+        count = (high - low + np.uint64(1)).astype(np.int64)
+        part = np.cumsum(count) // _ROWS
+        for at in range(int(part[0]), int(part[-1]) + 1):
+            of_part = slice(int(np.searchsorted(part, at)), int(np.searchsorted(part, at, "right")))
+            counts = count[of_part]
+            if not len(counts):
+                continue
+            run = np.repeat(np.arange(of_part.start, of_part.stop), counts)
+            block = low[run] + (np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
+            base = block << np.uint64(BLOCK_BITS)
+            low_end = np.maximum(first[run], base)
+            high_end = np.minimum(last[run], base + np.uint64((1 << BLOCK_BITS) - 1))
+            yield batch_of(
+                Piece,
+                self._batch,
+                row[run].astype(np.int64),
+                first=low_end,
+                last=high_end,
+                pairs=(high_end - low_end + np.uint64(1)).astype(np.int64),
+                wants=wants[run].astype(np.int8),
+                block=block.astype(np.int64),
+            )
 
 
 def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers]:

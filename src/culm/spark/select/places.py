@@ -1,27 +1,84 @@
-"""Where spans of numbers lie: in blocks that exist, in gaps between them, or *far*, on pages not looked at yet."""
+"""Where ranges lie: pages of the blocks that exist, pieces of ranges in them, and gaps, which cost only their two ends.
+
+A range is cut to the blocks that exist, so the code that cuts it needs a directory of them. The directory of a log with
+2^64 numbers would be too large to send along with each request for the log. So it is divided into *pages*, of 2^10
+neighbouring blocks each, and each request is cut page by page. A page holds its blocks as runs, which is a few bytes
+for a log without gaps. The first page, with more than four million numbers, is all there is of most logs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, zip_longest
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from culm.ranges.runs import Runs
 from culm.spark.batches.arrays import signed, unsigned
 from culm.spark.batches.fields import Numbers, Offsets
-from culm.spark.batches.pack import BLOCK_BITS
-from culm.spark.runtime.columns import Batch, Row, Tiny, schema
-from culm.spark.select.pages import PAGE_BITS, BlockRuns, walk
-from culm.store.schema import to_sql
-
-# A far span over at most this many pages becomes a row for each page, which is joined with that page alone. A longer
-# one stays one row and is joined with all pages of its log, because most of its pages may not exist.
-NARROW_PAGES = 4
+from culm.spark.runtime.columns import Batch, Row, Tiny, Unsigned, schema
+from culm.store.schema import from_sql, to_sql
 
 OFFSET_BITS = 13  # of a u16 in ``numbers`` for the offset in the block; the 3 bits above it say what is wanted
-NOT_HELD, BEYOND = range(2)
-"""Why there is a gap: not held, or a closed range names numbers above the newest entry."""
+
+REASONS = ("not held", "beyond the newest entry")
+NOT_HELD, BEYOND = range(len(REASONS))
+"""Why there is a gap, and the words for it: a closed range may name numbers above the newest entry."""
+
+# Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
+# pages make more rows of a request for a long log; larger ones make these rows larger if a log has many gaps.
+PAGE_BITS = 10
+
+
+class BlockRow(NamedTuple):
+    """A block with verified entries. ``newest`` is their greatest number."""
+
+    author: bytes
+    log: int
+    block: int
+    newest: int
+
+
+class PageRow(NamedTuple):
+    """A page, with runs of its blocks that have verified entries, as pairs of u16.
+
+    ``newest`` is the greatest verified number of its log, ``next`` the number of the log's next page that exists, null
+    for the last one. Every log with verified entries has a page 0, since a path leads to entry 1.
+    """
+
+    author: bytes
+    log: int
+    page: int
+    newest: int
+    next: int | None
+    blocks: bytes
+
+
+def paged(rows: Iterable[BlockRow]) -> Iterator[PageRow]:
+    """The pages of blocks, which come sorted by log and block."""
+    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
+        pages: dict[int, Runs] = {}
+        newest = 0
+        for row in of_log:
+            at = row.block & ((1 << PAGE_BITS) - 1)
+            pages.setdefault(row.block >> PAGE_BITS, Runs()).add(at, at)
+            newest = row.newest
+        for (page, runs), after in zip_longest(pages.items(), [*pages][1:]):
+            yield PageRow(author, log, page, newest, after, np.array(list(runs), "<u2").tobytes())
+
+
+@lru_cache(maxsize=1024)
+def runs_of(blocks: bytes) -> Runs:
+    """The blocks in a page, counted from the page's first block.
+
+    Remembered, because the requests for one log mostly follow each other.
+    """
+    pairs = np.frombuffer(blocks, "<u2").reshape(-1, 2).tolist()
+    return Runs((first, last) for first, last in pairs)
 
 
 class Piece(NamedTuple):
@@ -44,33 +101,6 @@ class Piece(NamedTuple):
     pairs: int
 
 
-class Far(NamedTuple):
-    """A span that has not been cut yet, and the page it lies in."""
-
-    author: bytes
-    log: int
-    requester: str
-    least: int
-    limit: int
-    wants: Tiny
-    first: int
-    last: int
-    page: int
-
-
-class Wide(NamedTuple):
-    """A span that has not been cut yet and covers many pages."""
-
-    author: bytes
-    log: int
-    requester: str
-    least: int
-    limit: int
-    wants: Tiny
-    first: int
-    last: int
-
-
 class Gap(NamedTuple):
     """A span without any entry that is held, and the reason: ``NOT_HELD`` or ``BEYOND``."""
 
@@ -82,100 +112,21 @@ class Gap(NamedTuple):
     last: int
 
 
-_ROWS = 50_000  # Rows in one batch, some megabytes: a span over a whole log can make a row for each of its blocks.
+class Missing(NamedTuple):
+    """A run of numbers that are denoted and not verified here: a row of ``culm.spark.select.Selection.missing``."""
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    first: Unsigned
+    last: Unsigned
+    entries: Unsigned
+    reason: str
 
 
 def numbers_of(column: pa.Array) -> Numbers:
     """The unsigned numbers of a column of signed longs (``to_sql``); null becomes 0."""
     return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
-
-
-class Places:
-    """Collects where the spans of one batch lie, and makes rows of them.
-
-    A span is a tuple: the row of the batch it belongs to, its first and last number, and what is wanted.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[int, int, int, int, int, int]] = []  # row, span, wants, blocks
-        self._far: list[tuple[int, int, int, int, int]] = []
-        self._wide: list[tuple[int, int, int, int]] = []
-        self._gaps: list[tuple[int, int, int, int]] = []
-
-    def put(self, span: tuple[int, int, int, int], runs: BlockRuns, base: int, top: int) -> None:
-        """Place the part of a span that lies in the blocks ``base`` to ``top``.
-
-        ``runs`` are the blocks that exist, counted from ``base``; the others become gaps.
-        """
-        row, first, last, wants = span
-        low, high = max(first >> BLOCK_BITS, base), min(last >> BLOCK_BITS, top)
-        if low > high:
-            return
-        for from_block, to_block, there in walk(runs, low - base, high - base):
-            if there:
-                self._runs.append((row, first, last, wants, base + from_block, base + to_block))
-            else:
-                self.leave_out(span, base + from_block, base + to_block)
-
-    def leave_out(self, span: tuple[int, int, int, int], low: int, high: int) -> None:
-        """Note as a gap the part of a span that lies in the blocks ``low`` to ``high``, which do not exist."""
-        row, first, last, _ = span
-        self.gap(row, max(first, low << BLOCK_BITS), min(last, ((high + 1) << BLOCK_BITS) - 1), NOT_HELD)
-
-    def gap(self, row: int, first: int, last: int, reason: int) -> None:
-        """Note a gap; none if ``first`` is above ``last``."""
-        if first <= last:
-            self._gaps.append((row, first, last, reason))
-
-    def far(self, span: tuple[int, int, int, int], low: int) -> None:
-        """Note as far the part of a span that lies in the blocks from ``low`` on."""
-        row, first, last, wants = span
-        first = max(first, low << BLOCK_BITS)
-        bits = BLOCK_BITS + PAGE_BITS
-        if (last >> bits) - (first >> bits) >= NARROW_PAGES:
-            self._wide.append((row, first, last, wants))
-            return
-        for page in range(first >> bits, (last >> bits) + 1):
-            self._far.append((row, max(first, page << bits), min(last, ((page + 1) << bits) - 1), wants, page))
-
-    def batches(self, source: pa.RecordBatch) -> Iterator[Batch]:
-        """All that was noted. Author, log, requester and sizes come from the rows of ``source``."""
-        if self._runs:
-            yield from self._of_blocks(source)
-        if self._far:
-            row, first, last, wants, page = zip(*self._far, strict=True)
-            yield batch_of(Far, source, np.array(row), first=u64(first), last=u64(last), wants=wants, page=page)
-        if self._wide:
-            row, first, last, wants = zip(*self._wide, strict=True)
-            yield batch_of(Wide, source, np.array(row), first=u64(first), last=u64(last), wants=wants)
-        if self._gaps:
-            row, first, last, reason = zip(*self._gaps, strict=True)
-            yield batch_of(Gap, source, np.array(row), first=u64(first), last=u64(last), reason=reason)
-
-    def _of_blocks(self, source: pa.RecordBatch) -> Iterator[Batch]:
-        row, first, last, wants, low, high = (u64(column) for column in zip(*self._runs, strict=True))
-        count = (high - low + np.uint64(1)).astype(np.int64)
-        part = np.cumsum(count) // _ROWS
-        for at in range(int(part[0]), int(part[-1]) + 1):
-            of_part = slice(int(np.searchsorted(part, at)), int(np.searchsorted(part, at, "right")))
-            counts = count[of_part]
-            if not len(counts):
-                continue
-            run = np.repeat(np.arange(of_part.start, of_part.stop), counts)
-            block = low[run] + (np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts, counts)).astype(np.uint64)
-            base = block << np.uint64(BLOCK_BITS)
-            low_end = np.maximum(first[run], base)
-            high_end = np.minimum(last[run], base + np.uint64((1 << BLOCK_BITS) - 1))
-            yield batch_of(
-                Piece,
-                source,
-                row[run].astype(np.int64),
-                first=low_end,
-                last=high_end,
-                pairs=(high_end - low_end + np.uint64(1)).astype(np.int64),
-                wants=wants[run].astype(np.int8),
-                block=block.astype(np.int64),
-            )
 
 
 def u64(numbers: Sequence[int]) -> Numbers:
@@ -196,3 +147,22 @@ def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **columns: 
         else:
             arrays.append(pa.nulls(len(row), field.type))
     return Batch(table, pa.record_batch(arrays, schema=schema(table)))
+
+
+def merged(rows: Iterable[Gap]) -> Iterator[Missing]:
+    """Gaps, sorted by requester, log, reason and first number, as runs that do not touch."""
+    for (requester, author, log, reason), of_log in groupby(rows, key=attrgetter(*Gap._fields[:4])):
+        runs: list[tuple[int, int]] = []
+        for row in of_log:
+            low, high = from_sql(row.first), from_sql(row.last)
+            if runs and low <= runs[-1][1] + 1:
+                low, before = runs.pop()
+                high = max(high, before)
+            elif runs:
+                yield _missing(requester, author, log, reason, *runs.pop())
+            runs.append((low, high))
+        yield _missing(requester, author, log, reason, *runs.pop())
+
+
+def _missing(requester: str, author: bytes, log: int, reason: int, first: int, last: int) -> Missing:
+    return Missing(requester, author, from_sql(log), first, last, last - first + 1, REASONS[reason])

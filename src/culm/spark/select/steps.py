@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from culm.spark.runtime.columns import Row, combined
+from culm.spark.batches.pack import Pack, block_of
+from culm.spark.batches.records import Records
+from culm.spark.batches.slices import fetched
+from culm.spark.plan.given import REQUESTS, Given, given
+from culm.spark.runtime.columns import Row, Tiny, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.select.gaps import Missing, merged
-from culm.spark.select.held import Together, WholeRow, held, present
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.pages import BlockRow, LogRow, PageRow, linked, paged
-from culm.spark.select.pieces import FarSpan, Request, cut, spread
-from culm.spark.select.places import Far, Gap, Piece, Wide
-from culm.spark.select.requests import Asked, Given, Refused, check, given
-from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow
+from culm.spark.select.pieces import Request, cut
+from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
+from culm.spark.select.requests import Asked, Refused, check
+from culm.spark.verification.merge import Outcome, OutcomeRow
+from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
+from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.spark.verification.verify import Verification, verified
+from culm.store.schema import from_sql, to_sql
 
 # Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
 # pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
@@ -52,13 +56,35 @@ class Wanted(NamedTuple):
     shares: int
 
 
-class BarePage(NamedTuple):
-    """A page without what is known of the pages behind it."""
+class WholeRow(NamedTuple):
+    """A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
 
     author: bytes
     log: int
-    page: int
-    blocks: bytes
+    block: int
+    shares: int
+    summary: bytes
+    packed: bytes
+    outcome: bytes
+
+
+class Together(NamedTuple):
+    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: an encoded ``Pack`` in ``numbers``.
+
+    A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    share: int
+    requester: str | None = None
+    wants: Tiny | None = None
+    least: int | None = None
+    limit: int | None = None
+    first: int | None = None
+    last: int | None = None
+    numbers: bytes | None = None
 
 
 class Selecting:
@@ -69,23 +95,10 @@ class Selecting:
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, BlockRow)
-        pages = blocks.spread((*LOG, "page"), ("block",)).map(paged, PageRow)
-        self._pages: Table[PageRow]
-        self._pages, logs = pages.spread(LOG, ("page",)).keep(linked, PageRow, LogRow)
-        requested = self.asked.join(logs, LOG, Request, outer=True)
-        pieces, far, wide, gaps = requested.keep(cut, Piece, Far, Wide, Gap, columnar=True)
-        more, further = self._spans(far, wide).keep(spread, Piece, Gap, columnar=True)
-        self._pieces: Table[Piece] = pieces.union(more)
-        self._gaps: Table[Gap] = gaps.union(further)
-
-    def _spans(self, far: Table[Far], wide: Table[Wide]) -> Table[Any]:
-        """The far spans with their pages.
-
-        Narrow spans are joined with the pages they name. Wide ones are joined with all pages of the log that exist,
-        since a span of 2^64 numbers would have too many to name.
-        """
-        narrow = far.join(self._pages.select(BarePage), (*LOG, "page"), FarSpan, outer=True)
-        return narrow.union(wide.join(self._pages, LOG, FarSpan))
+        pages = blocks.spread(LOG, ("block",)).map(paged, PageRow)
+        requested = self.asked.join(pages, LOG, Request, outer=True)
+        self._pieces: Table[Piece]
+        self._pieces, self._gaps = requested.keep(cut, Piece, Gap, columnar=True)
 
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
@@ -103,11 +116,34 @@ def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
     return (Wanted(row.author, row.log, row.block, -(-row.pairs // _SHARE_PAIRS)) for row in rows)
 
 
+def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
+    """The blocks that have verified entries."""
+    for row in rows:
+        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        verified = segment.findings.seq[segment.verdict == 0]
+        if len(verified):
+            newest = int(verified[-1])
+            yield BlockRow(row.author, row.log, block_of(newest), to_sql(newest))
+
+
+def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
+    """The verified entries of each block: a copy for each share."""
+    for row in rows:
+        records = Records(Pack.decode(fetched(row.packed)))
+        summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
+        segment = JudgedSegment(row.author, from_sql(row.log), Findings.of(records), summary, outcome)
+        verified = records.is_entry.nonzero()[0][segment.verdict == 0]
+        if len(verified):
+            data = replace(records.pack, payload=records.payload()).take(verified).encode()
+            for share in range(row.shares):
+                yield Together(row.author, row.log, row.block, share, numbers=data)
+
+
 @dataclass(frozen=True, slots=True)
 class Selection:
     """A selection as DataFrames.
 
-    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.gaps.Missing`` (runs of numbers that are denoted
+    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.places.Missing`` (runs of numbers that are denoted
     and not verified here), and of ``culm.spark.select.requests.Refused``.
     """
 
@@ -126,13 +162,13 @@ def select_entries(
     """Verify a table of entries, as ``verification.verify.verify`` takes it, and select from the verified ones.
 
     The items are exactly the entries and certificates that the ranges of each requester denote and that are verified.
-    ``requests``: see ``culm.spark.select.requests.given``. ``encoded=False`` leaves the entries' bytes out.
+    ``requests`` has the columns of docs/spark-select.md. ``encoded=False`` leaves the entries' bytes out.
     ``ConfigError`` if ``requests`` lacks a column or has one of a wrong type.
 
     The segments stay on the executors' disks until the session ends or its cache is cleared.
     """
     engine = OnSpark(entries.sparkSession)
-    asked = SparkTable(engine, Given, given(requests))
+    asked = SparkTable(engine, Given, given(requests, REQUESTS))
     found = Selecting(verified(entries, signatures=signatures, keep=True), asked, {})
     together = found.together()
     items = together.map(partial(chosen, encoded=encoded), Item, columnar=True)

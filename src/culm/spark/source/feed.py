@@ -13,7 +13,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 
@@ -29,6 +29,7 @@ from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
 from culm.spark.reading.wanted import Wanted
+from culm.spark.source.options import Options
 from culm.types import Log
 
 # Seconds for which a peer that was reached before may be away before the query fails: a restart of the peer is no
@@ -39,40 +40,24 @@ _STOP_SECONDS = 10.0  # for the session to end in order; then the process ends w
 _logger = logging.getLogger("culm.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class Station:
-    """Who asks whom: the peer's address, the home with our store and identities, and the names of identity and clump.
+class Feed:
+    """Brings into a store what a peer has, of what the options want.
 
-    ``identity`` None: ``default``, or the only one. ``clump`` None: the one of the home's ``culm.toml``, or none.
+    A home that is not there is made, with a new identity. ``ConfigError`` if the identity has a passphrase: nobody is
+    there to type it.
     """
 
-    url: PeerUrl
-    home: Path
-    identity: str | None = None
-    clump: str | None = None
-
-    def open(self) -> tuple[Home, Identity, bytes]:
-        """The home, the identity and the clump. A home that is not there is made, with a new identity.
-
-        ``ConfigError`` if the identity has a passphrase: nobody is there to type it.
-        """
-        home = Home.find(self.home)
-        if not home.store_path.exists():
-            home.create()
-        if not home.identity_names():
-            home.add_identity(self.identity or DEFAULT_IDENTITY, Identity.create(), None)
-        clump = home.settings(None).clump if self.clump is None else self.clump.encode()
-        return home, home.identity(self.identity), clump or b""
-
-
-class Feed:
-    """Brings into a store what a peer has, of what is wanted."""
-
-    def __init__(self, station: Station, wanted: Wanted) -> None:
-        self._url = station.url
-        self._home, self._identity, clump = station.open()
-        policy = Policy(own=self._home.own_authors(), interests=interests(wanted))
-        self._config = NodeConfig(clump, policy=policy)
+    def __init__(self, url: PeerUrl, options: Options) -> None:
+        self._url = url
+        self._home = Home.find(Path(options.home or ""))
+        if not self._home.store_path.exists():
+            self._home.create()
+        if not self._home.identity_names():
+            self._home.add_identity(options.identity or DEFAULT_IDENTITY, Identity.create(), None)
+        clump = self._home.settings(None).clump if options.clump is None else options.clump.encode()
+        self._identity = self._home.identity(options.identity)
+        policy = Policy(own=self._home.own_authors(), interests=interests(options.wanted))
+        self._config = NodeConfig(clump or b"", policy=policy)
         self._thread: Thread | None = None
         self._stop: Event = Event()
         self._trouble: CulmError | None = None

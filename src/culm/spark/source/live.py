@@ -8,7 +8,6 @@ The peer pushes entries when they come, and Spark asks for batches when it likes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -89,12 +88,10 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _opened(self) -> tuple[Feed, Spool]:
         """The feed and the spool, made at the first use."""
         if self._feed is None or self._spool is None:
-            from culm.spark.source.feed import Feed, Station  # noqa: PLC0415 - loads the node, which tasks do not need
+            from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
 
-            options = self._options
-            station = Station(self._url, Path(options.home or ""), options.identity, options.clump)
-            self._feed = Feed(station, options.wanted)
-            self._spool = Spool(self._feed.store_path, options.wanted, options.wait)
+            self._feed = Feed(self._url, self._options)
+            self._spool = Spool(self._feed.store_path, self._options.wanted, self._options.wait)
         return self._feed, self._spool
 
 

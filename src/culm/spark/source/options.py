@@ -58,7 +58,10 @@ class Options:
     by_log: bool = False
     """Whether each log is written as a bundle of its own."""
     home: str | None = None
-    """The home of a stream that follows a ``culm://`` peer, with the names of an identity and a clump."""
+    """The home of a stream that follows a ``culm://`` peer, with the names of an identity and a clump.
+
+    ``identity`` None: ``default``, or the only one. ``clump`` None: the one of the home's ``culm.toml``, or none.
+    """
     identity: str | None = None
     clump: str | None = None
 

@@ -56,17 +56,16 @@ class CulmSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream of what stores, a folder or a ``culm://`` peer get; of others Spark asks ``simpleStreamReader``."""
         paths = paths_of(self.options)
-        if any(path.startswith("culm://") for path in paths):
-            from culm.spark.source.live import LiveStream  # noqa: PLC0415 - imports addresses of the node
-
-            check_schema(schema)
-            return LiveStream(_only(paths), Options.parse(self.options, schema.names))
         if all(path.startswith("intervals://") for path in paths):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
             )
         check_schema(schema)
         options = Options.parse(self.options, schema.names)
+        if any(path.startswith("culm://") for path in paths):
+            from culm.spark.source.live import LiveStream  # noqa: PLC0415 - imports addresses of the node
+
+            return LiveStream(_only(paths), options)
         places = located(paths, settings_of(self.options))
         if any(not place.is_local or Path(place.uri).is_dir() for place in places):
             _only(paths)

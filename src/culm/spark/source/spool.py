@@ -160,11 +160,8 @@ def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
 
 def _payload_bytes(encoded: bytes | None, wanted: Wanted) -> int:
     """The size of an entry's payload if that is wanted, else 0."""
-    if wanted.payload_limit < 0:
-        return 0
-    try:
-        entry = Entry.decode(encoded or b"")
-    except InvalidEntry:
+    entry = _entry(encoded)
+    if wanted.payload_limit < 0 or entry is None:
         return 0
     is_wanted = entry.size <= wanted.payload_limit and wanted.has(entry.place)
     return entry.size if is_wanted and wanted.has_payload(entry.seq, entry.size) else 0
@@ -173,12 +170,17 @@ def _payload_bytes(encoded: bytes | None, wanted: Wanted) -> int:
 def _settled(found: Found, wanted: Wanted, without: frozenset[int]) -> Found:
     """A row with its payload if the batch has it; else as if no payload had ever come, because it may come later."""
     has_it = found.offset not in without and _payload_bytes(found.encoded, wanted)
-    if has_it or found.encoded is None or found.reason is not None:
+    entry = _entry(found.encoded)
+    if has_it or entry is None or found.reason is not None:
         return found
+    return found._replace(payload_state=without_bytes(entry), payload=None)
+
+
+def _entry(encoded: bytes | None) -> Entry | None:
     try:
-        return found._replace(payload_state=without_bytes(Entry.decode(found.encoded)), payload=None)
+        return Entry.decode(encoded or b"")
     except InvalidEntry:
-        return found
+        return None
 
 
 def _told(found: Found, wanted: Wanted, source: str) -> Iterator[Found]:

@@ -13,11 +13,11 @@ from pathlib import Path
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from culm.errors import ConfigError
-from culm.spark.reading.inputs import Part, Piece
+from culm.spark.reading.inputs import Part, Piece, opened_store
 from culm.spark.source.options import Options
 from culm.spark.source.rows import Pieces
 from culm.spark.source.trigger import SupportsTriggerAvailableNow
-from culm.store.opening import open_database
+from culm.spark.storage import Location
 
 Offset = dict[str, int]
 
@@ -58,13 +58,10 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _greatest(self) -> Offset:
         latest = {}
         for path in self._paths:
-            database = open_database(Path(path), read_only=True)
-            try:
+            with opened_store(Location(path)) as database:
                 for part in _TABLES:
                     (greatest,) = database.connection.execute(f"SELECT max(id) FROM {part.value}").fetchone()
                     latest[_key(path, part)] = greatest or 0
-            finally:
-                database.close()
         return latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:

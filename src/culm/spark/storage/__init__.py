@@ -5,12 +5,10 @@ The rest of the pipeline names a file by a ``Location`` and never asks where it 
     location    what a path or URI means; listing folders and globs; opening
     filesystems which file system a URI needs, with which settings, and what its errors mean
     copies      SQLite files of other machines, which SQLite can only open on this one's disk
-    publishing  results made here that appear elsewhere, complete or recognised as not
 """
 
 from culm.spark.storage.copies import local_copy
 from culm.spark.storage.filesystems import Settings, settings_here
-from culm.spark.storage.location import Location, located
-from culm.spark.storage.publishing import target
+from culm.spark.storage.location import Location, located, target
 
 __all__ = ["Location", "Settings", "local_copy", "located", "settings_here", "target"]

@@ -158,12 +158,11 @@ def _of_fsspec(uri: str, scheme: str) -> tuple[FileSystem, str]:
         from fsspec import core, get_filesystem_class  # noqa: PLC0415 - an extra
 
         get_filesystem_class(scheme)
-    except ModuleNotFoundError as error:
-        if error.name != "fsspec":
-            raise ConfigError(f"{uri}: a package for {scheme}:// is missing: {error}") from None
-        raise ConfigError(f'{uri}: {scheme}:// needs fsspec: pip install "culm[remote]"') from None
-    except ImportError as error:  # fsspec knows the scheme, and says which package opens it
-        raise ConfigError(f"{uri}: a package for {scheme}:// is missing: {error}") from None
+    except ImportError as error:  # of fsspec itself, or of a package that it says opens the scheme
+        lacking = f"a package for {scheme}:// is missing: {error}"
+        if error.name == "fsspec":
+            lacking = f'{scheme}:// needs fsspec: pip install "culm[remote]"'
+        raise ConfigError(f"{uri}: {lacking}") from None
     except ValueError:
         known = ", ".join(sorted({"file", *_S3, *_ARROW}))
         raise ConfigError(
@@ -178,20 +177,15 @@ def said(uri: str, does: str = "be read") -> Iterator[None]:
     """Turn the errors of a file system into a ``ConfigError`` of one line that names the URI and what to do."""
     try:
         yield
-    except FileNotFoundError as error:
-        reason = meaning(error, "there is no such file")
-        raise ConfigError(f"{uri}: {reason}") from error
     except CulmError:
         raise
     except Exception as error:  # the packages behind fsspec raise errors of any kind
-        reason = meaning(error, "")
-        raise ConfigError(f"{uri}: {reason}" if reason else f"{uri}: cannot {does}: {_line(error)}") from error
-
-
-def meaning(error: Exception, otherwise: str) -> str:
-    """What an error of a file system means for the user, if that is known."""
-    text = str(error)
-    return next((said for pattern, said in _MEANINGS.items() if re.search(pattern, text)), otherwise)
+        otherwise = f"cannot {does}: {_line(error)}"
+        if isinstance(error, FileNotFoundError):
+            otherwise = "there is no such file"
+        text = str(error)
+        reason = next((meaning for pattern, meaning in _MEANINGS.items() if re.search(pattern, text)), otherwise)
+        raise ConfigError(f"{uri}: {reason}") from error
 
 
 def _line(error: Exception) -> str:

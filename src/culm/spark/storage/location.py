@@ -54,10 +54,6 @@ class Location:
         """What lies in this folder under a name."""
         return Location(f"{self.uri.rstrip('/')}/{name}", self.settings)
 
-    def absolute(self) -> Location:
-        """Itself: locations are absolute."""
-        return self
-
     @property
     def name(self) -> str:
         """The last part."""
@@ -140,6 +136,12 @@ def located(places: Iterable[str | os.PathLike[str]], given: dict[str, str] | No
         settings = settings_here(given) if settings is None else settings
         found[Location(text.rstrip("/"), settings)] = None
     return list(found)
+
+
+def target(place: str | os.PathLike[str]) -> Path | Location:
+    """Where results go: a path of this machine, or the location of a URI."""
+    (found,) = located([place])
+    return Path(found.uri) if found.is_local else found
 
 
 def _is_there(info: FileInfo) -> bool:

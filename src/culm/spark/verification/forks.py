@@ -11,10 +11,9 @@ bytes, becomes the proof: the same entries give the same proof, however the inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from culm.bamboo import Entry, ForkProof
 from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
-from culm.spark.runtime.columns import Row, Unsigned
-from culm.spark.runtime.engine import NOWHERE, Table
+from culm.spark.runtime.columns import Unsigned
+from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import LOG, SEGMENT, judged
 from culm.store.schema import from_sql, to_sql
@@ -77,15 +76,10 @@ class Witness(NamedTuple):
     run_to: int | None
 
 
-def forks(segments: Table[Any], outcomes: Table[OutcomeRow], at: Mapping[type[Row], Path] = NOWHERE) -> Table[Fork]:
-    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``).
-
-    ``at``: where the table is to stay (``runtime.engine.Table.keep``).
-    """
+def forks(segments: Table[Any], outcomes: Table[OutcomeRow]) -> Table[Fork]:
+    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
     forked = segments.join(outcomes.where("forked_at"), SEGMENT, ForkedRow)
-    told = forked.map(witnesses, Witness).spread(LOG, ("seq", "record"))
-    found: Sequence[Table[Fork]] = told.keep(proofs, Fork, at=at)
-    return found[0]
+    return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
 
 
 def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:
@@ -118,47 +112,28 @@ def _concerned(records: Records, position: int) -> Iterator[int]:
 
 
 def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:
-    """The proof of each log's fork, from witnesses that come sorted by log, number and bytes."""
+    """The proof of each log's fork, from witnesses that come sorted by log, number and bytes.
+
+    Only the lowest witnesses are remembered, because an author may sign any number of entries of one number.
+    """
     for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
-        lowest = _Lowest()
+        told: dict[bytes, Entry] = {}  # two different things that are said about the position, by whom first
+        end = after = None
         valid_to = position = 0
         for row in of_log:
-            position = from_sql(row.position)
-            if row.record is not None:
-                lowest.add(Entry.decode(row.record), position)
-            elif row.run_to is not None and from_sql(row.seq) == valid_to + 1:
-                valid_to = from_sql(row.run_to)
-        proof = lowest.proof()
-        numbers = proof.first.seq, proof.second.seq
-        yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)
-
-
-class _Lowest:
-    """The lowest two entries that contradict each other at a position; entries come in ascending order."""
-
-    def __init__(self) -> None:
-        self._first: Entry | None = None
-        self._said: bytes | None = None
-        self._second: Entry | None = None
-        self._end: Entry | None = None
-        self._after: Entry | None = None
-
-    def add(self, entry: Entry, position: int) -> None:
-        if entry.seq == position and entry.is_end and self._end is None:
-            self._end = entry
-        if entry.seq > position and self._after is None:
-            self._after = entry
-        said = entry.hash if entry.seq == position else dict(entry.links).get(position)
-        if said is None:
-            return
-        if self._first is None:
-            self._first, self._said = entry, said
-        elif self._second is None and said != self._said:
-            self._second = entry
-
-    def proof(self) -> ForkProof:
-        one, other = (self._first, self._second) if self._second is not None else (self._end, self._after)
+            position, seq = from_sql(row.position), from_sql(row.seq)
+            if row.record is None:
+                valid_to = from_sql(row.run_to or 0) if seq == valid_to + 1 else valid_to
+                continue
+            entry = Entry.decode(row.record)
+            end = end or (entry if seq == position and entry.is_end else None)
+            after = after or (entry if seq > position else None)
+            said = entry.hash if seq == position else dict(entry.links).get(position)
+            if said is not None and len(told) < 2:
+                told.setdefault(said, entry)
+        one, other = told.values() if len(told) == 2 else (end, after)
         proof = ForkProof.of(one, other) if one is not None and other is not None else None
         if proof is None:
             raise AssertionError("no two entries prove the fork that the segments found")
-        return proof
+        numbers = proof.first.seq, proof.second.seq
+        yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)

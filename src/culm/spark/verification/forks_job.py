@@ -28,8 +28,8 @@ from culm.spark.runtime.columns import rows
 from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.shell import Result, is_small, job, size_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.forks import Fork, forks
-from culm.spark.verification.prefixes import Prefix, prefixes
+from culm.spark.verification.forks import forks
+from culm.spark.verification.prefixes import prefixes
 from culm.spark.verification.verify import Verification, chosen, sums
 from culm.store.files import BundleWriter
 from culm.wire.places import author_text, log_text
@@ -82,8 +82,7 @@ class Forks(Result):
 
     def as_dict(self) -> dict[str, Any]:
         """The counts by name, and ``first`` as dictionaries."""
-        counts = {name: getattr(self, name) for name in ("entries", "logs", "forks", "unproved", "rejects", "seconds")}
-        return {**counts, "first": [fork.as_dict() for fork in self.first]}
+        return {**Result.as_dict(self), "first": [fork.as_dict() for fork in self.first]}
 
 
 def run_forks(
@@ -106,9 +105,9 @@ def run_forks(
             verification = Verification(engine, ways, keep=True, size=size_of(splits))
             rejects = verification.read(run, splits)
             run.say("finding how far each log can be trusted")
-            logs = prefixes(*verification.forked(), at={Prefix: run.folder / "logs"})
+            logs = prefixes(*verification.forked()).kept(run.folder / "logs")
             run.say("writing the proofs of forks")
-            found = forks(*verification.forked(), at={Fork: run.folder / "forks"})
+            found = forks(*verification.forked()).kept(run.folder / "forks")
             counts = {
                 "logs": logs.count(),
                 "forks": found.count(),

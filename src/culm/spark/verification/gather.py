@@ -80,25 +80,28 @@ def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Ite
 
 def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
     payload = _ranks(table.column("payload_state"))
-    records = _Records.of(table.column("encoded"))
+    fields, order = _ordered(table.column("encoded"))
+    authors, starts = fields.authors(), _starts(fields)
     packs: dict[Key, list[Pack]] = {}
     spans: dict[Key, list[int]] = {}
-    for low, high in records.runs():
-        packs.setdefault(records.key(low), []).append(records.pack(low, high, payload))
-        seq = records.fields.seq[low:high]
-        spans.setdefault(records.key(low), []).extend((int(seq.min()), int(seq.max())))
-    bad = records.bad()
-    if len(bad):
-        for source, offset, data, frame, reason in _rows(table, bad):
-            try:
-                found = _frame_of(data, frame, reason)
-            except EncodingError as error:
-                yield Reject(source, offset, str(error))
-                continue
-            record = found.encode()
-            key = (found.author, found.log_id, block_of(found.seq))
-            packs.setdefault(key, []).append(Pack.of_record(record, rank(ABSENT)))
-            spans.setdefault(key, []).append(found.seq)
+    for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(fields)], strict=True):
+        if not fields.good[low]:
+            continue
+        seq = fields.seq[low:high]
+        key = authors[low].tobytes(), int(fields.log_id[low]), block_of(int(seq[0]))
+        pack = Pack.of_entries(fields.take(slice(low, high)), payload[order[low:high]])
+        packs.setdefault(key, []).append(pack)
+        spans.setdefault(key, []).extend((int(seq.min()), int(seq.max())))
+    bad = order[~fields.good]
+    for source, offset, data, frame, reason in _rows(table, bad) if len(bad) else ():
+        try:
+            found = _frame_of(data, frame, reason)
+        except EncodingError as error:
+            yield Reject(source, offset, str(error))
+            continue
+        key = (found.author, found.log_id, block_of(found.seq))
+        packs.setdefault(key, []).append(Pack.of_record(found.encode(), rank(ABSENT)))
+        spans.setdefault(key, []).append(found.seq)
     for (author, log_id, block), parts in packs.items():
         span = spans[author, log_id, block]
         cell = shelf.put(Pack.joined(parts).parts())
@@ -117,61 +120,28 @@ def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> Pa
     raise EncodingError(reason or "a row without an entry")
 
 
-class _Records:
-    """The entries among some rows, ordered so that those of one block follow each other.
+def _ordered(encoded: pa.ChunkedArray) -> tuple[Fields, Offsets]:
+    """The fields of some entries, ordered so that those of one block mostly follow each other; and their rows."""
+    fields = fields_of(encoded)
+    count = len(fields)
+    if len(_starts(fields)) * _SHORT_RUNS <= count or count < _SHORT_RUNS:
+        return fields, np.arange(count)
+    order = np.lexsort((fields.seq, *reversed(_keys(fields)), ~fields.good))
+    return fields_of(encoded.take(pa.array(order))), order
 
-    ``order`` is the permutation that was applied to the rows, None if they stand as they were given.
-    """
 
-    def __init__(self, fields: Fields, order: Offsets | None) -> None:
-        self.fields = fields
-        self._order = order
-        self._authors = fields.authors()
-        self._blocks = fields.seq >> np.uint64(BLOCK_BITS)
+def _keys(fields: Fields) -> tuple[npt.NDArray[np.uint64], ...]:
+    """Author, log id and block, as columns of numbers."""
+    return (*fields.authors().view(np.uint64).T, fields.log_id, fields.seq >> np.uint64(BLOCK_BITS))
 
-    @classmethod
-    def of(cls, encoded: pa.ChunkedArray) -> _Records:
-        records = cls(fields_of(encoded), None)
-        good = records.fields.good
-        starts = records._starts()
-        if len(starts) * _SHORT_RUNS <= len(good) or len(good) < _SHORT_RUNS:
-            return records
-        order = np.lexsort((records.fields.seq, *reversed(records._key_columns()), ~good))
-        return cls(fields_of(encoded.take(pa.array(order))), order)
 
-    def _key_columns(self) -> tuple[npt.NDArray[np.uint64], ...]:
-        authors = self._authors.view(np.uint64)
-        return (*authors.T, self.fields.log_id, self._blocks)
-
-    def _starts(self) -> Offsets:
-        """The rows that are not of the same block as the row before."""
-        changed = np.zeros(len(self.fields), np.bool_)
-        changed[:1] = True
-        for column in self._key_columns():
-            changed[1:] |= column[1:] != column[:-1]
-        good = self.fields.good
-        changed[1:] |= good[1:] != good[:-1]
-        return changed.nonzero()[0]
-
-    def runs(self) -> Iterator[tuple[int, int]]:
-        """The stretches of entries of one block: the first row, and the one behind the last."""
-        starts = self._starts().tolist()
-        good = self.fields.good
-        for low, high in zip(starts, [*starts[1:], len(good)], strict=True):
-            if good[low]:
-                yield low, high
-
-    def bad(self) -> Offsets:
-        """The rows, as they were given, that are no entries."""
-        rows = (~self.fields.good).nonzero()[0]
-        return rows if self._order is None else self._order[rows]
-
-    def key(self, row: int) -> Key:
-        return self._authors[row].tobytes(), int(self.fields.log_id[row]), int(self._blocks[row])
-
-    def pack(self, low: int, high: int, payload: npt.NDArray[np.int8]) -> Pack:
-        of_rows = payload[low:high] if self._order is None else payload[self._order[low:high]]
-        return Pack.of_entries(self.fields.take(slice(low, high)), of_rows)
+def _starts(fields: Fields) -> Offsets:
+    """The rows that are not of the same block as the row before."""
+    changed = np.zeros(len(fields), np.bool_)
+    changed[:1] = True
+    for column in (*_keys(fields), fields.good):
+        changed[1:] |= column[1:] != column[:-1]
+    return changed.nonzero()[0]
 
 
 def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:

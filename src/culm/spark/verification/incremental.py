@@ -37,18 +37,18 @@ from culm.spark.verification.verify import Verification, forked_logs, sums
 MOST_SEGMENTS = 8
 
 
-class Overlapped(NamedTuple):
-    """A segment of the state that is merged with new entries, and the outcome that it has there."""
+class Known(NamedTuple):
+    """A segment of the state, and the outcome that it has there."""
 
     author: bytes
     log: int
     low: int
     made: int
-    outcome: bytes
+    previous: bytes
 
 
 class LoadedRow(NamedTuple):
-    """Such a segment with its entries."""
+    """Such a segment that is merged with new entries, with its own."""
 
     author: bytes
     log: int
@@ -58,30 +58,11 @@ class LoadedRow(NamedTuple):
     summary: bytes
     findings: bytes
     packed: bytes
-    outcome: bytes
-
-
-class StayRow(NamedTuple):
-    """A segment that stays as it is, though its log has new entries. ``previous`` is the outcome of the run before."""
-
-    author: bytes
-    log: int
-    block: int
-    low: int
-    high: int
-    made: int
-    summary: bytes
     previous: bytes
-    entries: int
-    verified: int
-    unverified: int
-    invalid: int
-    payload_mismatches: int
-    certified: int | None
 
 
 class Changed(NamedTuple):
-    """Such a segment with its new outcome."""
+    """Such a segment that stays as it is, though its log has new entries, with its new outcome."""
 
     author: bytes
     log: int
@@ -106,11 +87,11 @@ class Increment(Verification):
     def take(self, packs: Table[PackRow]) -> None:
         """Merge new packs with the segments that they overlap."""
         self._live = self._state.index(self.engine, packs)
-        self._stay: Table[StayRow] = self.engine.load([], StayRow, "made")
+        self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
         if self._state.generations:
             near = packs.select(IndexRow).union(self._live).spread(BLOCK)
             rule = partial(_overlaps, heads=self._signatures is Signatures.HEADS)
-            again, self._stay = near.keep(rule, Overlapped, StayRow)
+            again, self._stay = near.keep(rule, Known, IndexRow)
             loaded = self._state.segments(self.engine, again, WholeRow).join(again, MADE, LoadedRow)
             packs = packs.union(loaded.map(reloaded, PackRow))
         self.segments = self._segments(packs, None, {SegmentRow: self._place / "segments"})
@@ -126,13 +107,13 @@ class Increment(Verification):
         (settled,) = every.keep(step, SegmentRow, at=at)
         return settled
 
-    def settle(self) -> None:
-        """Find the outcomes of all segments of the touched logs; segments that stay take part with their summaries."""
-        self.outcomes = self._merged(self.segments.select(SummaryRow).union(self._stay.select(SummaryRow)))
+    def _summaries(self) -> Table[SummaryRow]:
+        return super()._summaries().union(self._stay.select(SummaryRow))
 
     def judged(self) -> Table[JudgedRow]:
         """The segments that are new, and those that stay but have another outcome than before."""
-        changed = self._stay.join(self.outcomes, SEGMENT, Changed).map(_changed, Changed)
+        before = self._stay.select(Known, previous="outcome")
+        changed = before.join(self.outcomes, SEGMENT, Changed).map(_changed, Changed)
         again = self._state.segments(self.engine, changed, MadeRow).join(changed, MADE, JudgedRow)
         return super().judged().union(again)
 
@@ -159,7 +140,7 @@ class Increment(Verification):
         return self._state.with_next().forked(self.engine)
 
 
-def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Overlapped | StayRow]:
+def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Known | IndexRow]:
     """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
 
     With ``heads`` all segments of a touched block do, because which signatures count depends on the whole block: a new
@@ -174,16 +155,16 @@ def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Overlapped |
             near = row.low <= high and (row.high or 0) >= low
             touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
             if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
-                yield Overlapped._make(getattr(row, name) for name in Overlapped._fields)
+                yield Known._make((row.author, row.log, row.low, row.made, row.outcome))
             else:
-                yield StayRow._make(getattr(row, name) for name in StayRow._fields)
+                yield row
 
 
 def reloaded(rows: Iterable[LoadedRow]) -> Iterator[PackRow]:
     """Segments become packs again. Each entry remembers its verdict, to find what changes."""
     for row in rows:
         pack = Pack.decode(row.packed)
-        pack.before[Records(pack).is_entry] = judged(row.author, row.log, row.summary, row.findings, row.outcome).said
+        pack.before[Records(pack).is_entry] = judged(row.author, row.log, row.summary, row.findings, row.previous).said
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 

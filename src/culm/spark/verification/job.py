@@ -20,19 +20,78 @@ On a cluster, inputs, output and state must be under the same paths on every mac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from culm.spark.reading.inputs import plan
-from culm.spark.runtime.output import place_of
-from culm.spark.runtime.shell import SETTINGS, is_small, job, size_of
-from culm.spark.verification.forks import Fork, forks
+from culm.spark.runtime.onspark import OnSpark, frame_of
+from culm.spark.runtime.shell import Result, is_small, job, size_of
+from culm.spark.verification.forks import forks
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
-from culm.spark.verification.summary import Summary
+from culm.spark.verification.verdicts import Verdict
 from culm.spark.verification.verify import Verification, chosen
+
+_LINES = (
+    ("entries", "entries"),
+    ("verified", "  verified"),
+    ("uncertified", "    not certified"),
+    ("unverified", "  unverified"),
+    ("invalid", "  invalid"),
+    ("forks", "forked logs"),
+    ("payload_mismatches", "wrong payloads"),
+    ("rejects", "rejects"),
+)
+
+_WHY = (
+    "not certified: each of these entries has a path to entry 1, but entries of its certificate pool are missing or"
+    " invalid, so a fork could hide there"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary(Result):
+    """How many distinct entries there are, and how many of each verdict.
+
+    ``forks`` counts forked logs. ``payload_mismatches`` counts entries whose payload was read and has another hash or
+    size than the entry names. ``rejects`` counts rows and parts of inputs that could not be read as entries.
+    ``signatures`` says which ones were checked. ``uncertified`` counts verified entries of whose certificate pool
+    something is missing or invalid; None if that is not known, on top of a state of an earlier version.
+    """
+
+    entries: int
+    verified: int
+    unverified: int
+    invalid: int
+    forks: int
+    payload_mismatches: int
+    rejects: int
+    signatures: str
+    uncertified: int | None = None
+
+    @classmethod
+    def of(cls, counts: Mapping[str, int], signatures: str) -> Summary:
+        """The summary of the counts of a verification (``verify.Verification.pronounce``)."""
+        rest = {name: value for name, value in counts.items() if name != "certified"}
+        known = "certified" in counts
+        return cls(
+            **rest, signatures=signatures, uncertified=counts["verified"] - counts["certified"] if known else None
+        )
+
+    def table(self) -> str:
+        """The counts as aligned lines, and what to think of entries that are not certified.
+
+        The time is left out, so that the same inputs give the same text.
+        """
+        values = self.as_dict()
+        rows = [(label, f"{values[name]:,}") for name, label in _LINES if values[name] is not None]
+        left = max(len(label) for label, _ in rows)
+        right = max(len(value) for _, value in rows)
+        lines = [f"{label:<{left}}  {value:>{right}}" for label, value in rows]
+        return "\n".join([*lines, *([_WHY] if self.uncertified else [])])
 
 
 def run(
@@ -71,12 +130,10 @@ def run(
         if state is not None:
             stack.enter_context(held(state.absolute()))
             known = State.open(state.absolute(), ways)
-        spark = None
-        if target is not None:
-            spark = stack.enter_context(run.spark(master or "local[*]", SETTINGS))
-            target.check(spark, known)
-        with run.engine(master, small=is_small(splits)) as engine:
-            size = size_of(splits)
+        size, small = size_of(splits), target is None and is_small(splits)
+        with run.engine(master, small=small) as engine:
+            if target is not None and isinstance(engine, OnSpark):
+                target.check(engine.spark, known)
             verification = (
                 Verification(engine, ways, keep=with_forks, size=size)
                 if known is None
@@ -88,11 +145,10 @@ def run(
             counts["rejects"] = rejects.count() + (known.totals.get("rejects", 0) if known else 0)
             if with_forks:
                 run.say("writing the proofs of forks")
-                forks(*verification.forked(), at={Fork: run.folder / "forks"})
-        if target is not None and spark is not None:
-            run.say(f"writing the table {target.table}")
-            verdicts = spark.read.parquet(place_of(run.folder / "verdicts"))
-            target.put(verdicts, known)
+                forks(*verification.forked()).kept(run.folder / "forks")
+            if target is not None and isinstance(engine, OnSpark):
+                run.say(f"writing the table {target.table}")
+                target.put(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
         summary = run.done(Summary.of(counts, signatures))
     if known is not None:
         known.commit(counts)

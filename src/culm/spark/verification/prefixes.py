@@ -11,14 +11,13 @@ further stretches need not be told: there is a gap within the segment before the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 from typing import NamedTuple
 
-from culm.spark.runtime.columns import Row, Unsigned
-from culm.spark.runtime.engine import NOWHERE, Table
+from culm.spark.runtime.columns import Unsigned
+from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.store.schema import from_sql, to_sql
@@ -57,13 +56,10 @@ class Stretch(NamedTuple):
     forked_at: int | None
 
 
-def prefixes(
-    segments: Table[SegmentRow], outcomes: Table[OutcomeRow], at: Mapping[type[Row], Path] = NOWHERE
-) -> Table[Prefix]:
-    """How far each log can be trusted. ``at``: where the table is to stay (``runtime.engine.Table.keep``)."""
-    told = segments.join(outcomes, SEGMENT, JudgedRow).map(stretches, Stretch).spread(LOG, ("first",))
-    found: Sequence[Table[Prefix]] = told.keep(joined, Prefix, at=at)
-    return found[0]
+def prefixes(segments: Table[SegmentRow], outcomes: Table[OutcomeRow]) -> Table[Prefix]:
+    """How far each log can be trusted."""
+    told = segments.join(outcomes, SEGMENT, JudgedRow).map(stretches, Stretch)
+    return told.spread(LOG, ("first",)).map(joined, Prefix)
 
 
 def stretches(rows: Iterable[JudgedRow]) -> Iterator[Stretch]:

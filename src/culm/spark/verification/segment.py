@@ -46,7 +46,7 @@ def segment_of(
 ) -> tuple[Records, Summary]:
     """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
 
-    ``vouched``: entries that higher segments vouch for (``Vouched``), with ``HEADS`` only.
+    ``vouched``: entries that higher segments vouch for (``steps.vouched``), with ``HEADS`` only.
     """
     return _Judge(distinct(packs)).judged(signatures, vouched)
 
@@ -142,16 +142,8 @@ class _Judge:
         So the mask only changes at the few entries that link out of the segment, and needs no walk along the links.
         """
         bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
-        found = (
-            [
-                (int(linker), bits[int(target)])
-                for links in self._links
-                for linker, target, row in zip(links.linker, links.target, links.row, strict=True)
-                if row < 0
-            ]
-            if self._externals
-            else []
-        )
+        missing = ((links, at) for links in self._links for at in (links.row < 0).nonzero()[0])
+        found = [(int(links.linker[at]), bits[int(links.target[at])]) for links, at in missing]
         masks: list[int] = []
         mask = ROOT if self._low == 1 else 0
         for linker, bit in sorted(found):

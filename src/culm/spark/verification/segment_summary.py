@@ -98,23 +98,3 @@ class Summary:
 
 def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
     return b"".join([kind.pack(*row) for row in rows])
-
-
-class Vouched:
-    """What the segments of a log expect of numbers below them, as they pass by, from the highest down.
-
-    Needed with ``HEADS`` only. Only a log that has a segment with ``unsigned`` entries needs it, so only an author who
-    links to what they did not sign makes anybody keep these numbers. Two for each entry of the log is the most.
-    """
-
-    def __init__(self) -> None:
-        self._expected: set[tuple[int, bytes]] = set()
-
-    def of(self, summary: Summary) -> frozenset[tuple[int, bytes]]:
-        """The entries of a segment that higher ones vouch for though their signatures are bad: number and digest."""
-        return frozenset(self._expected.intersection(summary.unsigned or ()))
-
-    def add(self, summary: Summary) -> None:
-        """Take what a segment expects below itself; judge it again before, if ``of`` has entries of it."""
-        expected = self._expected.union(summary.externals, summary.contradicting or ())
-        self._expected = {(number, digest) for number, digest in expected if number < summary.low}

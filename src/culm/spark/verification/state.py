@@ -48,6 +48,7 @@ from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, pronounced
 from culm.spark.verification.verdicts import Verdict
+from culm.staging import replace_text
 
 FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
 
@@ -76,11 +77,6 @@ class IndexRow(NamedTuple):
     payload_mismatches: int | None
     certified: int | None
     generation: int | None
-
-    @property
-    def previous(self) -> bytes | None:
-        """The outcome, as a later run calls it."""
-        return self.outcome
 
 
 class MadeRow(NamedTuple):
@@ -251,9 +247,7 @@ class State:
     def _save(self) -> None:
         facts: dict[str, Any] = {"format": FORMAT, "block_bits": BLOCK_BITS}
         facts |= {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("folder", "next_mark")}
-        whole = self.folder / f".{_MANIFEST}"
-        whole.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        whole.replace(self.folder / _MANIFEST)
+        replace_text(self.folder / _MANIFEST, json.dumps(facts, indent=2) + "\n")
 
     # -- tables
 

@@ -17,12 +17,11 @@ from culm.spark.batches.records import Records, distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.spark.runtime.columns import Batch
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.findings import Findings
 from culm.spark.verification.gather import PackRow
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment import segment_of
-from culm.spark.verification.segment_summary import Summary, Vouched
-from culm.spark.verification.verdicts import JudgedSegment, Verdict
+from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.verdicts import Findings, JudgedSegment, Verdict
 from culm.store.schema import from_sql, to_sql
 
 LOG = ("author", "log")
@@ -132,17 +131,22 @@ def _segment_row(
 def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterator[SegmentRow]:
     """The segments of whole logs, sorted by log and from the highest down, with all heads settled. For ``HEADS`` only.
 
-    Entries whose signature is bad, but that a higher segment vouches for, are taken as signed.
+    Entries whose signature is bad, but that a higher segment vouches for, are taken as signed. So what segments expect
+    of numbers below them is remembered as they pass by: two numbers for each entry of the log at most. Only logs with
+    such entries come here, so only an author who links to what they did not sign makes anybody do that.
     """
     with Shelf(folder) as shelf:
         for _, of_log in groupby(rows, key=attrgetter(*LOG)):
-            above = Vouched()
+            expected: frozenset[tuple[int, bytes]] = frozenset()
             for row in of_log:
                 summary, settled = Summary.decode(row.summary), row
-                if row.packed is not None and (pairs := above.of(summary)):
-                    records, summary = segment_of([Pack.decode(fetched(row.packed))], Signatures.HEADS, pairs)
+                if row.packed is not None and (pairs := expected.intersection(summary.unsigned or ())):
+                    records, summary = segment_of(
+                        [Pack.decode(fetched(row.packed))], Signatures.HEADS, frozenset(pairs)
+                    )
                     settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
-                above.add(summary)
+                every = expected.union(summary.externals, summary.contradicting or ())
+                expected = frozenset((number, digest) for number, digest in every if number < summary.low)
                 if row.findings is not None:
                     yield settled
 

@@ -1,5 +1,9 @@
 """The last step, in a worker: a segment's findings and its outcome become verdicts, a row for each entry.
 
+Findings are what is known of a segment's entries after the segment was judged on its own. They hold all that verdicts
+are made of, but not the entries themselves, which are three times as large. So the step that writes verdicts moves a
+third of the bytes, and the entries move on only where a state or a proof needs them.
+
 The rules, in this order: an entry with a bad signature is invalid; an entry at or above the limit of its log (a fork,
 or a payload of a wrong size) is invalid; an entry whose piece is connected to entry 1 is verified; any other entry is
 unverified, and the reason names the entries that would connect it. A verified entry is certified, too, if the rest of
@@ -13,7 +17,8 @@ verified is therefore always written.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +27,11 @@ import pyarrow as pa
 from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
 from culm.spark.batches.arrays import decimals, fixed_binary, hashes, names
-from culm.spark.batches.fields import Bytes, Flags, Numbers
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
+from culm.spark.batches.records import Records
 from culm.spark.runtime.columns import Unsigned
-from culm.spark.verification.findings import Findings
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment_summary import Summary
 
@@ -36,6 +41,72 @@ BAD_SIGNATURE = "bad signature"
 
 PAYLOAD, VERDICT, CERTIFIED = 0b111, 0b11_000, 0b100_000
 """The bits of what is said of an entry, less 1: rank of its payload, place in ``VERDICTS``, whether certified."""
+
+
+_COUNT_BYTES = 4  # a u32: a segment has far fewer entries, and never 2^32 - 1 (see culm.spark.batches.slices)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """The entries of a segment, ascending by number and digest: columns of length n, digests as n rows of 64 bytes.
+
+    As a cell of a table: how many they are (u32), then the columns, one behind the other; numbers are little-endian.
+
+    ``payload`` has ranks of ``batches.payload.STATES``, ``signature`` is ``batches.pack.Signature``. ``piece``
+    says which part of the segment an entry is in (``segment``), ``before`` what was said of it in an earlier run.
+    """
+
+    seq: Annotated[Numbers, "<u8", 1]
+    size: Annotated[Numbers, "<u8", 1]
+    digest: Annotated[Bytes, "u1", DIGEST_BYTES]
+    payload_hash: Annotated[Bytes, "u1", DIGEST_BYTES]
+    piece: Annotated[npt.NDArray[np.uint16], "<u2", 1]
+    copies: Annotated[npt.NDArray[np.uint32], "<u4", 1]
+    is_end: Annotated[Flags, "?", 1]
+    payload: Annotated[npt.NDArray[np.int8], "i1", 1]
+    signature: Annotated[Bytes, "u1", 1]
+    before: Annotated[Bytes, "u1", 1]
+
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def parts(self) -> list[bytes]:
+        """The findings as bytes, in pieces that follow each other."""
+        columns = (getattr(self, name).astype(kind).tobytes() for name, (kind, _) in _COLUMNS.items())
+        return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
+
+    @classmethod
+    def decode(cls, data: bytes) -> Findings:
+        """Read what ``parts`` wrote; the columns are views of ``data``, not copies."""
+        count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
+        found: dict[str, Any] = {}
+        for name, (kind, width) in _COLUMNS.items():
+            column = np.frombuffer(data, kind, count * width, at)
+            at += column.nbytes
+            found[name] = column.reshape(count, width) if width > 1 else column
+        return cls(**found)
+
+    @classmethod
+    def of(cls, records: Records) -> Findings:
+        """The findings of the entries among some records; payload frames are left out."""
+        pack, decoded = records.pack, records.fields
+        rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
+        return cls(
+            records.seq[rows],
+            decoded.size[rows],
+            records.digest[rows],
+            records.digests[decoded.payload_hash[rows]],
+            pack.piece[rows],
+            pack.copies[rows],
+            decoded.is_end[rows],
+            records.payload()[rows],
+            pack.signature[rows],
+            pack.before[rows],
+        )
+
+
+_COLUMNS = {name: get_args(kind)[1:] for name, kind in get_type_hints(Findings, include_extras=True).items()}
+"""How findings are written: the kind of each column, as numpy names it, and how many values of it an entry has."""
 
 
 class Verdict(NamedTuple):

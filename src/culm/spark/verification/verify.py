@@ -185,11 +185,13 @@ class Verification:
 
     def settle(self) -> None:
         """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
-        self.outcomes = self._merged(self.segments.select(SummaryRow))
+        (self.outcomes,) = (
+            self._summaries().spread(LOG, ("low",), self._tasks(_MERGED_BYTES)).keep(merge_logs, OutcomeRow)
+        )
 
-    def _merged(self, summaries: Table[SummaryRow]) -> Table[OutcomeRow]:
-        (made,) = summaries.spread(LOG, ("low",), self._tasks(_MERGED_BYTES)).keep(merge_logs, OutcomeRow)
-        return made
+    def _summaries(self) -> Table[SummaryRow]:
+        """Those of all segments of the logs."""
+        return self.segments.select(SummaryRow)
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""

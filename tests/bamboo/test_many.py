@@ -9,8 +9,8 @@ import pytest
 from culm import native
 from culm.bamboo import MAX_U64, YAMF_BYTES, Entry, encode_varu64, lipmaa, yamf_hash
 from culm.bamboo.entry import MAX_ENTRY_BYTES
-from culm.bamboo.followed import entries_followed
 from culm.bamboo.lipmaa import SPINE
+from culm.bamboo.many import entries_followed
 from culm.testing import build_log
 
 BORDERS = sorted({number + by for width in range(9) for number in (248, 1 << 8 * width) for by in (-1, 0, 1)})

@@ -1,9 +1,13 @@
-"""Many entries at once out of a stretch of bytes, each with its payload behind it (docs/specs/bamboo.md, "Entries").
+"""Many entries at once (docs/specs/bamboo.md, "Entries").
 
-Export files are such bytes, and one can hold millions of entries. To take each apart in Python costs more than to check
-its signature in a batch. The native core therefore takes a whole stretch apart in one call, and hashes the entries on
-the way; here they only become objects. Without the core ``Entry.decode_prefix`` does the same, one by one.
+A file or a store can hold millions of entries. To take each apart in Python costs more than to check its signature in a
+batch. The native core therefore takes all of a stretch of bytes apart in one call, and hashes them on the way; here
+they only become objects. Without the core ``Entry.decode_prefix`` does the same, one by one.
 """
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
 
 from culm import native
 from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, Entry
@@ -12,6 +16,7 @@ from culm.errors import EncodingError
 
 _DIGEST_BYTES = 64
 _PREFIX = len(YAMF_PREFIX)
+_FEW = 8  # Entries up to which the columns cost more than they save.
 
 
 def entries_followed(data: bytes) -> list[tuple[int, Entry]]:
@@ -38,8 +43,26 @@ def _one_by_one(data: bytes) -> list[tuple[int, Entry]]:
     return found
 
 
+def entries_apart(encoded: Sequence[bytes]) -> list[Entry]:
+    """``Entry.decode`` for the bytes of many entries, with their hashes; raises what it raises for one that is none."""
+    core = native.core
+    if core is None or len(encoded) <= _FEW:
+        return [Entry.decode(data) for data in encoded]
+    data = b"".join(encoded)
+    ends = array("q", accumulate(map(len, encoded)))
+    begins = (array("q", [0]) + ends[:-1]).tobytes()
+    columns = core.entries_at(data, begins, ends.tobytes())
+    if not all(columns[9]):
+        return [Entry.decode(one) for one in encoded]
+    return [entry for _, entry in _entries(data, columns, core.digests(data, begins, ends.tobytes()))]
+
+
 def _by_core(core: native.Core, data: bytes) -> list[tuple[int, Entry]]:
-    columns, digests = core.entries_followed(data)
+    return _entries(data, *core.entries_followed(data))
+
+
+def _entries(data: bytes, columns: tuple[bytes, ...], digests: bytes) -> list[tuple[int, Entry]]:
+    """The entries that the core found in ``data``, and where each begins."""
     start, end, log_id, seq, _, lipmaalink, backlink, size, payload_hash, _, is_end = columns
     rows = zip(
         _offsets(start),

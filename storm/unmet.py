@@ -13,6 +13,8 @@ proposals  everything that the neighbour holds, whatever gaps there are; the low
 
 With all but Bushbaby, which names no hashes, two neighbours never hold certified entries of different branches.
 
+A log is left out where the quotas of a node have no room for what it lacks, or it asks nothing for that reason.
+
 By intervals and proposals nobody is told what logs there are: what the caller holds or follows is asked for, both ways;
 by proposals, if the caller may still lack something of it.
 """

@@ -300,6 +300,28 @@ def test_room_that_is_made(parties: list[Party], scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_what_is_full_is_served(parties: list[Party], scheme: str) -> None:
+    """A carrier whose quota was lowered below what it has goes on serving that, also to a member who comes later."""
+    carrier, _, late = parties
+    carrier.store.receive_in(CLUMP)
+    carrier.store.add(ME.items())
+    follows = Policy(interests={LOG: RangeSet([Range(1)])})
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            limits = QuotaLimits(author=AUTHOR_BYTES + 100)
+            service, url = await stack.enter_async_context(node(carrier, scheme, limits))
+            quotas = service.config.policy.quotas
+            assert quotas is not None
+            await until(lambda: quotas.is_full(LOG))
+            comer, _ = await stack.enter_async_context(node(late, scheme, policy=follows))
+            comer.contact(url)
+            await until(lambda: late.holds().get(LOG) == [*range(1, 21)])
+
+    run(main)
+
+
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
 def test_an_author_who_is_admitted_again(parties: list[Party], scheme: str) -> None:
     """A listener that has blocked an author, and blocks them no more, gets the log in the same session."""
     carrier, member, _ = parties

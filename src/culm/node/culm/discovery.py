@@ -118,7 +118,7 @@ class Discovery:
         is_usual = policy.wants_everything and theirs.is_everything
 
         def takes_part(log: Log) -> bool:
-            return theirs.wants(log) and policy.wants(log) and policy.shares(log)
+            return theirs.wants(log) and policy.carries(log) and policy.shares(log)
 
         shown = policy.shown if is_usual else Shown(only=takes_part, hidden=frozenset())
         records = store.record_set(View.HEADS, **shown)

@@ -81,7 +81,14 @@ class Policy:
 
     def interest(self, log: Log) -> RangeSet:
         """What to ask for of a log; an empty set if its author is not admitted, or has used up a quota."""
-        if not self.admits_author(log[0]) or (self.quotas is not None and self.quotas.is_full(log)):
+        return _NOTHING if self.quotas is not None and self.quotas.is_full(log) else self._chosen(log)
+
+    def carries(self, log: Log) -> bool:
+        """Whether a log is among those to be kept, also where a quota has no room for more of it."""
+        return len(self._chosen(log)) > 0
+
+    def _chosen(self, log: Log) -> RangeSet:
+        if not self.admits_author(log[0]):
             return _NOTHING
         if self.hoard or self.interests is None or log[0] in self.own:
             return EVERYTHING

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,16 @@ def branches() -> tuple[LogBuilder, LogBuilder]:
     for _ in range(LENGTH - COMMON):
         second.append(rng.randbytes(rng.choice((0, 1, 20, 300))))
     return first, second
+
+
+def named(interval: Interval, own: bytes) -> Interval:
+    """An interval whose start names its entry: otherwise a peer with another branch sends the payload of that one."""
+    match interval:
+        case Single():
+            return replace(interval, own=own)
+        case Regular(At() as start, end):
+            return Regular(replace(start, own=own), end)
+    return interval
 
 
 class Forking(Side):
@@ -195,6 +206,7 @@ class Storm:
                     offset = min(offset, len(side.store.bytes.get(held[0].entry.hash, b"")))
                 if offset > len(side.store.bytes.get(held[0].entry.hash, b"")):
                     offset = 0
+                interval = named(interval, held[0].entry.hash)
         sizes = (self.rng.choice((None, None, None, 1, 100)), self.rng.choice((None, None, None, 250, 1000)))
         side.connection.request(
             log.identity.public,

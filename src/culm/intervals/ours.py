@@ -63,6 +63,8 @@ class OurSide:
         ours = OurRequest(Course(request), self._histories.of(request.log), self._source)
         if begun is not None:
             ours.resume(*begun)
+        elif request.is_immediate:
+            ours.expect_payload()
         self._open(ours)
         self._outbox.send(request)
 

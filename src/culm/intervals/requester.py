@@ -15,7 +15,7 @@ from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError, 
 from culm.intervals.agreement import Agreement
 from culm.intervals.events import Event
 from culm.intervals.exchanged import Exchanged
-from culm.intervals.interval import MetadataOnly, Regular
+from culm.intervals.interval import At, MetadataOnly, Regular, Single
 from culm.intervals.items import PLAIN, decode_item
 from culm.intervals.messages import Adjust, Lazy
 from culm.intervals.progress import Course, Progress
@@ -220,6 +220,14 @@ class OurRequest(Progress):
         self.agreement.remember(entry, ascending=self.stream is not None and self.stream.ascending)
 
     # -- payloads ----------------------------------------------------------------------------------------------
+
+    def expect_payload(self) -> None:
+        """Settle whose payload the response begins with: when it comes, we may hold an entry of another branch, too."""
+        interval = self.request.interval
+        start = interval.start if isinstance(interval, Regular) else interval
+        if isinstance(start, At | Single):
+            held = (kept.entry for kept in self._source.variants(self.request.log, start.seq))
+            self._entry = next((entry for entry in held if start.own in {None, entry.hash}), None)
 
     def resume(self, entry: Entry, begun: PayloadHasher) -> None:
         """Say what the payload at the position belongs to, and what was hashed of it so far."""

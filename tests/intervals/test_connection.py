@@ -372,6 +372,19 @@ def test_an_offset_beyond_the_payload() -> None:
     assert only(pair).reason is Reason.OTHER
 
 
+@pytest.mark.parametrize("forks", list(Forks))
+def test_a_payload_of_another_entry(forks: Forks) -> None:
+    """Asked for the payload of a named entry, a peer with another entry of that number sends no bytes."""
+    log = build_log(2, payload_size=10)
+    ours = log.make(2, bytes(20))
+    pair = holders(log, a=1, b=2)
+    pair.a.put(ours)
+    pair.a.connection.request(*key(log), Single(2, 0, 0, own=ours.hash), payload_offset=0, forks=forks)
+    pair.settle()
+    assert not any(isinstance(event, PayloadReceived | PayloadFailed) for event in pair.a.events)
+    assert any(isinstance(event, Ended) for event in pair.a.events)
+
+
 # -- credit and fairness --------------------------------------------------------------------------------------------
 
 

@@ -147,7 +147,7 @@ class TheirRequest(Progress):
         view = View(source, sendable, Horizon.of(self.request, self.stream, available), stop)
         self._is_drained = False
         part: Part | None = None if self.stateless else self._confirmation(view)
-        if part is None and self._begins_beyond(source):
+        if part is None and self._cannot_begin(source):
             return _ENDED
         if part is None:
             part = self._announcement(view) if self.lazy else self._data(view, room)
@@ -155,13 +155,16 @@ class TheirRequest(Progress):
             return self._nothing(source)
         return part
 
-    def _begins_beyond(self, source: Source) -> bool:
-        """Whether the response begins inside a payload, beyond its size."""
+    def _cannot_begin(self, source: Source) -> bool:
+        """Whether the payload that the response begins with ends before the offset, or is that of another entry."""
         stream = self.stream
-        if stream is None or not self.offset or (self.index, self.offset) != self.begin or self.index >= stream.total:
+        if stream is None or (self.index, self.offset) != self.begin or self.index >= stream.total:
             return False
-        kept = self._kept(source, stream.item(self.index).seq)
-        return kept is not None and self.offset > kept.entry.size
+        seq, is_payload = stream.item(self.index)
+        kept = self._kept(source, seq) if is_payload else None
+        if kept is None:
+            return False
+        return self.offset > kept.entry.size or self._expected.get(seq, kept.entry.hash) != kept.entry.hash
 
     def pause(self) -> bool:
         """Pause, if nothing can follow what was just sent; False if the request has to get another turn all the same.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from culm.bamboo import Entry, ForkProof
+from culm.bamboo import Entry, ForkProof, Identity
 from culm.errors import LocalProtocolError
 from culm.intervals import (
     Announced,
@@ -372,17 +372,24 @@ def test_an_offset_beyond_the_payload() -> None:
     assert only(pair).reason is Reason.OTHER
 
 
-@pytest.mark.parametrize("forks", list(Forks))
-def test_a_payload_of_another_entry(forks: Forks) -> None:
-    """Asked for the payload of a named entry, a peer with another entry of that number sends no bytes."""
-    log = build_log(2, payload_size=10)
-    ours = log.make(2, bytes(20))
-    pair = holders(log, a=1, b=2)
-    pair.a.put(ours)
-    pair.a.connection.request(*key(log), Single(2, 0, 0, own=ours.hash), payload_offset=0, forks=forks)
+@pytest.mark.parametrize("offset", [0, 5])
+def test_the_payload_of_a_named_entry(offset: int) -> None:
+    """A peer that goes along the branch of an anchor sends no payload if the named entry is of the other branch."""
+    one, two = (LogBuilder(Identity(bytes(32))) for _ in range(2))
+    for seq in range(1, 7):
+        one.append(b"the same" if seq < 3 else b"one, and longer")
+        two.append(b"the same" if seq < 3 else b"of two")
+    pair = Pair(Side(), Side())
+    for side, log in ((pair.a, two), (pair.b, one), (pair.b, two)):
+        side.store.looks_for_forks = True
+        side.put_log(log, range(1, 7), range(1, 7))
+    start = At(6, 0, own=two.entries[5].hash)
+    anchor = 4, one.entries[3].hash
+    interval = Regular(start, FromGreatest(0))
+    pair.a.connection.request(*key(one), interval, forks=Forks.LOCAL, anchor=anchor, payload_offset=offset)
     pair.settle()
+    assert only(pair).reason is Reason.OTHER
     assert not any(isinstance(event, PayloadReceived | PayloadFailed) for event in pair.a.events)
-    assert any(isinstance(event, Ended) for event in pair.a.events)
 
 
 # -- credit and fairness --------------------------------------------------------------------------------------------

@@ -180,13 +180,14 @@ class Ledger:
 
     def give_up(self, missing: Missing) -> None:
         """The peer has been silent for long: it does not have the logs that it announced and sent nothing from."""
-        for log in [log for log, asked in self._asked.items() if not asked.came]:
+        for log in [log for log, asked in list(self._asked.items()) if not asked.came]:
             self._end(log, missing(log, self._asked[log].high, MAX_SPANS))
             self.unavailable.add(log)
 
     def unfinished(self) -> list[Log]:
         """Logs worth asking for again: something of them came and something is missing, or they were postponed."""
-        return [log for log, asked in self._asked.items() if asked.came] + list(self._postponed)
+        # A copy first: entries may be dealt with on a thread meanwhile.
+        return [log for log, asked in list(self._asked.items()) if asked.came] + list(self._postponed)
 
     @property
     def we_lack_nothing(self) -> bool:

@@ -35,6 +35,7 @@ settings.load_profile("culm")
 _MEMORY = Path("/dev/shm")
 # Bytes. The store and crash tests had 82 MB at a time, those with Spark more; containers often have 64 MiB there.
 _ENOUGH = 4 << 30
+_LONG_SECONDS = 300  # For a test that takes a minute alone: others run beside it, and the machine may be busy.
 _BEGIN_WITH = ("long", "slow", "models", "subprocess")  # marks
 _LONG, _SHOWN = 100, 30  # characters or bytes: longer parameters are not whole in a test's name
 
@@ -96,6 +97,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group("sessions of their own"))
         if isinstance(item, pytest.Function) and quick.starts_processes(_functions(item)):
             item.add_marker(pytest.mark.subprocess)
+        if item.get_closest_marker("long") is not None and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_LONG_SECONDS))
     if config.getoption("quick"):
         left_out = {item for item in items if any(item.get_closest_marker(name) for name in quick.LEFT_OUT)}
         config.hook.pytest_deselected(items=list(left_out))

@@ -380,13 +380,20 @@ def milliseconds(name: str, times: list[float], part: float, goal: float | None)
     return Figure(name, value * 1000, "ms", goal=None if goal is None else goal * 1000, at_least=False)
 
 
+def _with_payloads(folder: Path) -> tuple[Embedded, Identity, Identity]:
+    """A node with a log for news and one of large payloads; the authors of both."""
+    alice, me, large = make_home(folder / "alice"), Identity(bytes(32)), Identity(bytes([1] * 32))
+    append_large(alice, large, 1)
+    embedded = Embedded(alice)
+    embedded.append(me, 1, b"first")
+    return embedded, me, large
+
+
 def _measure_beside(folder: Path) -> list[Figure]:
     """News of one log while large payloads of another are under way, over and over."""
     say(f"the same while {LARGE} payloads of 4 MiB are under way")
-    alice, me, large = make_home(folder / "alice"), Identity(bytes(32)), Identity(bytes([1] * 32))
-    append_large(alice, large, 1)
-    embedded, log = Embedded(alice), (me.public, 1)
-    embedded.append(me, 1, b"first")
+    embedded, me, large = _with_payloads(folder)
+    log = me.public, 1
     times: list[float] = []
     number = 0
     while len(times) < APPENDS:
@@ -421,10 +428,8 @@ def _measure_beside(folder: Path) -> list[Figure]:
 def _measure_slow(folder: Path) -> list[Figure]:
     """News of one log while large payloads of another are under way, over a slow link."""
     say(f"the same over a link of {SLOW_RATE:,} bytes a second")
-    alice, me, large = make_home(folder / "alice"), Identity(bytes(32)), Identity(bytes([1] * 32))
-    append_large(alice, large, 1)
-    embedded, log = Embedded(alice), (me.public, 1)
-    embedded.append(me, 1, b"first")
+    embedded, me, large = _with_payloads(folder)
+    log = me.public, 1
     link = Link(int(str(embedded.urls[0]).rpartition(":")[2]), rate=SLOW_RATE)
     url = f"intervals://127.0.0.1:{link.port}"
     with (

@@ -35,7 +35,9 @@ from culm.store.values import ImportReport, StoredEntry
 from culm.types import Log
 
 _WHOLE_BYTES = 1024 * 1024  # payloads up to this size are held whole, to be stored in one transaction with their entry
-_BATCH_ENTRIES = 4000  # Of one transaction: signatures cost least in batches of thousands, and each thread takes one.
+_BATCH_ENTRIES = (
+    4000  # Checked together, because signatures cost least by thousands; the store makes transactions of them.
+)
 _BATCH_BYTES = 4 * 1024 * 1024  # of payloads in a batch: there are two of them, which bounds the memory
 
 

@@ -68,8 +68,8 @@ class Fetching:
     """Asks one peer for logs, through the interval session ``transfer``.
 
     ``receipts`` tell the peer that its own logs have come. ``progressed`` is called whenever a log was begun or
-    finished, or an offer was found useless. ``forked`` is called with the logs in which a fetch has shown
-    a fork, or a lower one, before ``is_idle`` can be true: the peer should hear of it.
+    finished, or an offer was found useless. ``forked`` is called with the logs in which a fetch has shown a fork, or a
+    lower one, before ``is_idle`` can be true: the peer should hear of it.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ _UNTAKEN_MS = 120_000  # Milliseconds that sent data may wait for an answer: as 
 
 # What is handed to a socket cannot be overtaken any more. Systems take a megabyte and more, which on a slow link takes
 # a second and more to go. So that news do not wait for all that behind a large payload, the system and asyncio each
-# hold about this much that has not gone out. On a fast link it costs nothing that can be measured.
+# hold about this much that has not gone out.
 _UNSENT_BYTES = 16 * 1024
 
 

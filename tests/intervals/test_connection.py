@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from culm.bamboo import Entry, ForkProof, Identity
+from culm.bamboo import Entry, ForkProof, Identity, yamf_hash
 from culm.errors import LocalProtocolError
 from culm.intervals import (
     Announced,
@@ -390,6 +390,17 @@ def test_the_payload_of_a_named_entry(offset: int) -> None:
     pair.settle()
     assert only(pair).reason is Reason.OTHER
     assert not any(isinstance(event, PayloadReceived | PayloadFailed) for event in pair.a.events)
+
+
+@pytest.mark.parametrize(("own", "held"), [(None, 0), (yamf_hash(b""), 0), (yamf_hash(b""), 2)])
+def test_the_payload_of_an_entry_that_is_not_held(own: bytes | None, held: int) -> None:
+    """A request that begins with a payload is refused at once if no entry could tell where the payload ends."""
+    log = build_log(2)
+    pair = holders(log, a=held, b=2)
+    with pytest.raises(LocalProtocolError, match="payload of entry 2"):
+        pair.a.connection.request(*key(log), Regular(At(2, 0, own=own), FromGreatest(0)), payload_offset=0)
+    assert not pair.a.connection.data_to_send()
+    assert pair.a.connection.request(*key(log), EVERYTHING) == 0
 
 
 # -- credit and fairness --------------------------------------------------------------------------------------------

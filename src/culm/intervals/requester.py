@@ -222,12 +222,21 @@ class OurRequest(Progress):
     # -- payloads ----------------------------------------------------------------------------------------------
 
     def expect_payload(self) -> None:
-        """Settle whose payload the response begins with: when it comes, we may hold an entry of another branch, too."""
+        """Settle whose payload the response begins with: when it comes, we may hold an entry of another branch, too.
+
+        ``LocalProtocolError`` if bytes would come and that entry is not held: the end of the payload could not be found.
+        """
         interval = self.request.interval
         start = interval.start if isinstance(interval, Regular) else interval
         if isinstance(start, At | Single):
             held = (kept.entry for kept in self._source.variants(self.request.log, start.seq))
             self._entry = next((entry for entry in held if start.own in {None, entry.hash}), None)
+            if self._entry is None and not self.request.lazy:
+                named = " of the hash that the request names" if start.own is not None else ""
+                raise LocalProtocolError(
+                    f"the response would begin with the payload of entry {start.seq}, and no such entry{named} is held:"
+                    " ask for its metadata first"
+                )
 
     def resume(self, entry: Entry, begun: PayloadHasher) -> None:
         """Say what the payload at the position belongs to, and what was hashed of it so far."""
@@ -241,12 +250,14 @@ class OurRequest(Progress):
     def _payload_entry(self, seq: int) -> Entry:
         """Whose payload comes next: the entry that came before it, or one that we hold."""
         if self._entry is None or self._entry.seq != seq:
-            held = self._source.variants(self.request.log, seq)
+            named = self.expected.get(seq)
+            variants = (kept.entry for kept in self._source.variants(self.request.log, seq))
+            held = [entry for entry in variants if named in {None, entry.hash}]
             if not held:
                 raise LocalProtocolError(
                     f"the payload of entry {seq} comes, but its metadata was only announced: adjust must name an entry"
                 )
-            self._entry = held[0].entry
+            self._entry = held[0]
         return self._entry
 
     def _take_payload(self, data: memoryview, at: int, seq: int, events: list[Event]) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -187,29 +185,3 @@ def test_requests_that_grow_are_counted_in_bounds() -> None:
         book.plan([LOG], held.missing)
     (asked,) = book._asked.values()
     assert asked.spans == [(1, 1000)]
-
-
-def test_the_loop_beside_the_thread() -> None:
-    """The event loop asks what is unfinished while the store's thread ends requests and makes new ones."""
-    logs: list[Log] = [(bytes([number]) * 32, 1) for number in range(100)]
-    book = Ledger(len(logs))
-    for log in logs:
-        book.announced(log, 1)
-    before = sys.getswitchinterval()
-
-    def on_thread() -> None:
-        for _ in range(150):
-            book.plan(logs, lambda _log, high, _limit: [(1, high)])
-            book.stored(logs, lambda _log, _high, _limit: [])
-            for log in logs:
-                book.announced(log, 1)
-
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(1) as thread:
-            working = thread.submit(on_thread)
-            while not working.done():
-                assert set(book.unfinished()) <= set(logs)
-            working.result()
-    finally:
-        sys.setswitchinterval(before)

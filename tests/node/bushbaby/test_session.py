@@ -11,15 +11,19 @@ from culm.bamboo import certificate_pool
 from culm.bushbaby import (
     Dialect,
 )
+from culm.node.bushbaby.ledger import Ledger
 from culm.node.interests.missing import EVERYTHING, wanted
 from culm.node.interests.policy import Policy
 from culm.node.sessions.stats import PeerRefused
+from culm.node.storage.worker import StoreWorker
 from culm.ranges import RangeSet, read_range
 from culm.testing import build_log
 from tests.node.links import Party, run, stream_pair, sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from culm.types import Log
 
 
 @pytest.mark.parametrize("dialect", list(Dialect))
@@ -275,3 +279,32 @@ def test_promoted_logs_come_unasked_and_can_be_turned_down(parties: list[Party])
     choosy = Policy(interests={}, curate=lambda entry, payload: entry.seq < 4 and len(payload) > 0)
     run(lambda: sync(carol, alice, {"policy": choosy}, {"policy": promote}))
     assert list(carol.holds().values()) == [[1, 2, 3]]
+
+
+def test_what_is_unfinished_is_asked_on_the_stores_thread(
+    parties: list[Party], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's thread begins and ends requests, so it alone looks through them when a peer is quiet."""
+    bob = parties[1]
+    seen: list[str] = []
+    run_there, unfinished = StoreWorker.run, Ledger.unfinished
+
+    async def noting(self: StoreWorker, function: Any, *arguments: Any) -> Any:
+        if getattr(function, "__name__", "") == "unfinished":
+            seen.append("sent there")
+        return await run_there(self, function, *arguments)
+
+    def called(self: Ledger) -> list[Log]:
+        seen.append("called")
+        return unfinished(self)
+
+    called.__name__ = "unfinished"
+    monkeypatch.setattr(StoreWorker, "run", noting)
+    monkeypatch.setattr(Ledger, "unfinished", called)
+
+    async def settle() -> None:
+        near, _ = await stream_pair()
+        await (await bob.session(near, called=True)).settle()
+
+    run(settle)
+    assert seen == ["sent there", "called"]

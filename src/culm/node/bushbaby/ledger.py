@@ -186,8 +186,7 @@ class Ledger:
 
     def unfinished(self) -> list[Log]:
         """Logs worth asking for again: something of them came and something is missing, or they were postponed."""
-        # A copy first: entries may be dealt with on a thread meanwhile.
-        return [log for log, asked in list(self._asked.items()) if asked.came] + list(self._postponed)
+        return [log for log, asked in self._asked.items() if asked.came] + list(self._postponed)
 
     @property
     def we_lack_nothing(self) -> bool:

@@ -538,10 +538,13 @@ class BushbabySession(Session[bushbaby.Event]):
 
     async def settle(self) -> None:
         """Ask again for what the peer announced and did not send, now that it is quiet."""
-        if self._intake.idle and (again := self._ledger.unfinished()):
+        if not self._intake.idle:
+            return
+        # On the store's thread, which begins and ends requests: looked through here, they could change meanwhile.
+        if again := await self._worker.run(self._ledger.unfinished):
             self.driver.news_at = clock()
             await self._ask(again, answer=False)
-        elif not self.connection.is_culm and self._intake.idle:
+        elif not self.connection.is_culm:
             await self._look_after(clock())
 
     async def _look_after(self, now: float) -> None:

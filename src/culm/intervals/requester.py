@@ -224,7 +224,7 @@ class OurRequest(Progress):
     def expect_payload(self) -> None:
         """Settle whose payload the response begins with: when it comes, we may hold an entry of another branch, too.
 
-        ``LocalProtocolError`` if bytes would come and that entry is not held: the end of the payload could not be found.
+        ``LocalProtocolError`` if bytes would come and that entry is not held: where the payload ends could not be told.
         """
         interval = self.request.interval
         start = interval.start if isinstance(interval, Regular) else interval

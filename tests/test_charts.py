@@ -116,6 +116,7 @@ def test_nothing_from_elsewhere() -> None:
     assert not re.search(r"<!DOCTYPE|<metadata|<image|@import", svg)
 
 
+@pytest.mark.slow
 def test_a_dark_screen() -> None:
     """The style sheet in the chart has a dark counterpart of each colour that the chart uses."""
     svg = bar_chart("t", list("abc"), [Bars(str(at), [1, 2, 3]) for at in range(10)], y_label="y")
@@ -125,6 +126,7 @@ def test_a_dark_screen() -> None:
     assert {colour for colour in used if f'[style*="{colour}"]' not in dark} == set()
 
 
+@pytest.mark.slow
 def test_the_users_settings_have_no_part() -> None:
     """What a program sets for its own plots changes no chart, and drawing a chart changes no setting."""
     import matplotlib as mpl
@@ -160,6 +162,7 @@ def test_bars() -> None:
     assert {"a", "b", "1", "2", "4", "one", "two"} <= texts(svg).keys()
 
 
+@pytest.mark.slow
 def test_the_axis_of_whole_numbers_has_whole_ticks() -> None:
     """There are no 0.6 logs: bars of whole numbers have an axis of such; shares have what they need."""
     whole = texts(bar_chart("t", ["a", "b"], [Bars("one", [3, 1])], y_label="y"))

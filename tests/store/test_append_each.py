@@ -209,6 +209,7 @@ def test_appends_inside_a_larger_transaction(store: SQLiteStore) -> None:
     assert [] == store.verify().problems
 
 
+@pytest.mark.slow
 def test_others_write_between_two_appends(store: SQLiteStore) -> None:
     """An append sees what another connection, a peer or the owner has changed since the append before."""
     copy = LogBuilder(AUTHOR, 7)

@@ -139,6 +139,7 @@ async def test_a_node_that_starts_again(culm_world: World, culm_node: WorldNode)
     assert (entry.author, 2) == (again.author, (await again.append(1, "after")).seq)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [378, 381, 384])
 async def test_a_long_cut(culm_world: World, culm_node: WorldNode, seconds: int) -> None:
     """However long a program's node was cut off, ``arrived`` is patient until the node calls again."""

@@ -151,6 +151,7 @@ def test_the_end_of_a_log_costs_one_entry(tmp_path: Path, store: SQLiteStore) ->
         assert (changes.applied, changes.repeated, changes.rebuilt) == (1, 0, False)
 
 
+@pytest.mark.slow
 def test_a_new_entry_is_no_look_at_everything(
     tmp_path: Path, store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

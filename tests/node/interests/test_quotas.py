@@ -276,6 +276,7 @@ def test_a_hostile_member(parties: list[Party], scheme: str) -> None:
     assert sum(sizes.values()) <= 400_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
 def test_room_that_is_made(parties: list[Party], scheme: str) -> None:
     """When payloads were deleted, a carrier goes on with the log in the same session: members need not call again."""
@@ -299,6 +300,7 @@ def test_room_that_is_made(parties: list[Party], scheme: str) -> None:
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
 def test_room_after_a_start_without(parties: list[Party], scheme: str) -> None:
     """A carrier that had more than its quota when it started goes on when payloads were deleted, within a minute."""

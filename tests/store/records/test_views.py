@@ -364,7 +364,7 @@ def test_sets_of_one_log_and_of_all_others(store: SQLiteStore) -> None:
 
 
 @pytest.mark.parametrize("view", View)
-@pytest.mark.parametrize("hidden", [0, 1, 3, 8, 9])
+@pytest.mark.parametrize("hidden", [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (0, 1, 8, 9))])
 def test_a_set_that_hides_logs_is_the_set_without_them(store: SQLiteStore, view: View, hidden: int) -> None:
     """However many logs are hidden, the set answers like an array of the records that are left."""
     logs = [build_log(length, seed=length, payload_size=9) for length in (1, 1, 2, 40, 300, 301, 500, 700, 900)]

@@ -167,30 +167,30 @@ def _measure_entries(folder: Path, version: str | None) -> list[Figure]:
     ours, theirs = _rounds(folder, log, ENTRIES, peer)
     if peer is not None:
         peer.close()
-    best = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
+    middle_run = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
     name = f"intervals, {ENTRIES:,} entries"
     unavoidable = 64 + 66 + len(encode_varu64(PAYLOAD)) + PAYLOAD
     figures = [
         _against(f"{name}: rate", ENTRIES, "entries/s", ours, theirs, version, 1.0),
-        *costs(name, best, ours),
+        *costs(name, middle_run, ours),
         Figure(
             f"{name}: bytes received an entry",
-            best.bytes_received / ENTRIES,
+            middle_run.bytes_received / ENTRIES,
             "bytes",
             "signature, hash, size and payload",
-            best.bytes_received / ENTRIES / unavoidable,
+            middle_run.bytes_received / ENTRIES / unavoidable,
         ),
     ]
     return figures + _measure_sparse(folder, alice, log)
 
 
-def costs(name: str, best: Run, runs: list[Run]) -> list[Figure]:
+def costs(name: str, middle_run: Run, runs: list[Run]) -> list[Figure]:
     """What both sides of a replication cost."""
     figures = []
     for side, who in enumerate(("sender", "receiver")):
         peak = max(run.memory[side] for run in runs)
         figures += [
-            Figure(f"{name}: CPU of the {who}", best.cpu[side], "s"),
+            Figure(f"{name}: CPU of the {who}", middle_run.cpu[side], "s"),
             Figure(f"{name}: peak memory of the {who}", peak, "MB", goal=MEMORY_GOAL, at_least=False),
         ]
     return figures
@@ -226,7 +226,7 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     )
     if peer is not None:
         peer.close()
-    best = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
+    middle_run = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
     name = f"intervals, {LARGE} payloads of 4 MiB"
     megabytes = total / 1e6
     slower = "the slower of both"
@@ -242,7 +242,7 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
             0.6,
         ),
         _against(f"{name}: rate", megabytes, "MB/s", ours, theirs, version, PAYLOAD_RATE_GOAL),
-        *costs(name, best, ours),
+        *costs(name, middle_run, ours),
     ]
 
 

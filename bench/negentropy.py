@@ -80,8 +80,8 @@ def measure(size: int) -> list[Figure]:
     rng = np.random.default_rng(2)
     shuffled = rng.permutation(size)
     words = rng.integers(0, 2**63, size, dtype=np.uint64)
-    sorting = min(seconds(lambda: np.sort(words)) for _ in range(ROUNDS))
-    sealing = min(seconds(lambda: ArrayStorage(timestamps, ids)) for _ in range(ROUNDS))
+    sorting = statistics.median(seconds(lambda: np.sort(words)) for _ in range(ROUNDS))
+    sealing = statistics.median(seconds(lambda: ArrayStorage(timestamps, ids)) for _ in range(ROUNDS))
     name = f"negentropy {size:,}"
     largest = size == SIZES[-1]
     figures = [
@@ -94,7 +94,7 @@ def measure(size: int) -> list[Figure]:
         sets = ArrayStorage(timestamps[ours], ids[ours]), ArrayStorage(timestamps[theirs], ids[theirs])
         for limit in (0, FRAME_LIMIT):
             taken = [session(*sets, limit) for _ in range(ROUNDS)]
-            cpu, (_, rounds, up, down) = min(times[0] for times in taken), taken[0]
+            cpu, (_, rounds, up, down) = statistics.median(times[0] for times in taken), taken[0]
             text = f"{rounds} rounds, {up:,} bytes up, {down:,} down"
             kind = f"limit {limit:,}" if limit else "no limit"
             goal = SESSION_GOAL if largest and differences == 1_000 and not limit else None
@@ -244,10 +244,10 @@ def measure_store(size: int) -> list[Figure]:
         with store.record_set(View.ENTRIES) as kept:
             cpu, rounds, up, down = session(kept, other)
         array = session(ArrayStorage(*every), other)[0]
-    warm = min(opening) * 1000
+    warm = statistics.median(opening) * 1000
     return [
         Figure(f"{name}: insert, in transactions of 10,000", inserting / size * 1e6, "us a record"),
-        Figure(f"{name}: insert 1,000", min(adding) * 1000, "ms"),
+        Figure(f"{name}: insert 1,000", statistics.median(adding) * 1000, "ms"),
         Figure(f"{name}: open after 1,000 inserts, first message", warm, "ms", goal=WARM_GOAL, at_least=False),
         Figure(
             f"{name}: 1,000 differences with a sealed set: CPU",

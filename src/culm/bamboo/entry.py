@@ -18,6 +18,7 @@ TAG_REGULAR = 0
 TAG_END_OF_LOG = 1
 AUTHOR_BYTES = 32  # an Ed25519 public key
 SIGNATURE_BYTES = 64  # an Ed25519 signature
+HASH_AND_SIGNATURE_BYTES = YAMF_BYTES + SIGNATURE_BYTES  # what an entry ends with: both have always the same length
 # Tag, author, log id, sequence number, lipmaalink, backlink, size, payload hash, signature: 322 bytes.
 MAX_ENTRY_BYTES = 1 + AUTHOR_BYTES + 9 + 9 + YAMF_BYTES + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES
 

@@ -106,8 +106,8 @@ DataMessage: TypeAlias = Switch | Notify | Skip | SkipBytes | Raw | Compressed |
 # -- as bytes ----------------------------------------------------------------------------------------------------
 
 MAX_DATA_HEAD = 1 + YAMF_BYTES + 9 + YAMF_BYTES + SIGNATURE_BYTES  # of a message, without bytes of payloads
-_METADATA, _RAW = 0x80, 0x08
-PLAIN = Framing(_METADATA, _RAW)
+METADATA, RAW = 0x80, 0x08
+PLAIN = Framing(METADATA, RAW)
 """Metadata without a backlink, of an entry that does not end its log, and the raw payload behind it."""
 # All other messages, by their first byte: those that are nothing else, and those that go on with numbers, so many.
 _WHOLE: dict[int, DataMessage] = {0x02: Notify(1), 0x10: Apology(), **{why.value: Skip(why) for why in Why}}
@@ -115,7 +115,7 @@ _WITH_NUMBERS: dict[int, tuple[type[Switch | Notify | SkipBytes | Raw | Compress
     0x00: (Switch, 1),
     0x03: (Notify, 1),
     0x07: (SkipBytes, 1),
-    _RAW: (Raw, 1),
+    RAW: (Raw, 1),
     0x09: (Compressed, 2),
     0x20: (Marker, 1),
 }
@@ -131,8 +131,8 @@ def pull_data(data: Buffer, at: int = 0) -> tuple[DataMessage, int]:
         raise Truncated("a message is missing", at)
     first = data[at]
     at += 1
-    if first in (_METADATA, _METADATA + 1):
-        return _pull_metadata(data, at, is_end=first != _METADATA)
+    if first in (METADATA, METADATA + 1):
+        return _pull_metadata(data, at, is_end=first != METADATA)
     if first in _WHOLE:
         return _WHOLE[first], at
     if first not in _WITH_NUMBERS:
@@ -166,7 +166,7 @@ def push_data(message: DataMessage) -> bytes:
     """The bytes of a message; of one with bytes of a payload, its head."""
     match message:
         case Metadata(is_end, backlink, size, payload_hash, signature):
-            first = bytes((_METADATA | is_end,))
+            first = bytes((METADATA | is_end,))
             return b"".join((first, backlink or b"", encode_varu64(size), payload_hash, signature))
         case Skip(why):
             return bytes((why,))

@@ -80,7 +80,8 @@ class Incoming:
         self._scope = scope
         self._cursor = scope.cursor
         self._limits = limits
-        self._hashes = LinkHashes(limits.hashes, outer_seq(scope.proposal))
+        self._outer = outer_seq(scope.proposal)
+        self._hashes = LinkHashes(limits.hashes, self._outer)
         self._last_metadata = 0  # the entry whose metadata the peer sent last
         self._sent: _Sent | None = None
         self._apologised = -1  # the last item it apologised for
@@ -116,7 +117,7 @@ class Incoming:
             seq,
             entry,
             None if entry is None else entry.size,
-            outer_seq(self._scope.proposal) == seq,
+            self._outer == seq,
             PayloadCheck(self.offset, begun),
         )
 
@@ -310,18 +311,21 @@ class Incoming:
     def _named(self, seq: int) -> bytes | None:
         """The hash of an entry that was sent, or that the proposal names."""
         value = self._hashes.get(seq)
-        return self._scope.proposal.hash if value is None and outer_seq(self._scope.proposal) == seq else value
+        return self._scope.proposal.hash if value is None and self._outer == seq else value
 
     def contradicts(self, entry: Entry) -> bool:
         """Whether the peer's entries are others than this one, or than those that it links to.
 
         The peer links to the entry that the proposal names by its hash, whether anybody holds it or not.
         """
-        proposal, links = self._scope.proposal, dict(entry.links)
-        if links.get(outer_seq(proposal) or 0, proposal.hash) != proposal.hash:
+        outer, named = self._outer, self._scope.proposal.hash
+        if outer is None and not self._hashes:  # As where the peer only receives: looking at links would cost much.
+            return False
+        if self._hashes.get(entry.seq, entry.hash) != entry.hash:
             return True
-        named = ((entry.seq, entry.hash), *links.items())
-        return any(self._hashes.get(seq, value) != value for seq, value in named)
+        return any(
+            self._hashes.get(seq, value) != value or (seq == outer and value != named) for seq, value in entry.links
+        )
 
     # -- payloads ----------------------------------------------------------------------------------------------
 

@@ -5,26 +5,30 @@ Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links", "Greedy 
 
 from typing import NamedTuple
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, encode_varu64
+from culm.bamboo.entry import HASH_AND_SIGNATURE_BYTES
 from culm.bamboo.lipmaa import has_lipmaalink
-from culm.proposals.data import Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
+from culm.proposals.data import METADATA, RAW, Apology, DataMessage, Metadata, Notify, Raw, Skip, SkipBytes, Why
 from culm.proposals.incoming import Incoming
 from culm.proposals.scope import Scope
 from culm.transfer import PAGE_ENTRIES, Kept, Pages, Source
 
+_METADATA, _RAW = bytes((METADATA,)), bytes((RAW,))
 _NOTICES = 4096  # The most items for one notice, so that looking them up takes a bounded time.
 
 
 class Step(NamedTuple):
     """What is sent next: messages, and the bytes that belong to the last of them, a ``Raw`` one.
 
-    ``item`` and ``offset``: where the cursor is then, as an index and the bytes behind it.
+    ``item`` and ``offset``: where the cursor is then, as an index and the bytes behind it. ``entry``: the number of the
+    entry whose metadata is sent; 0 if none is.
     """
 
     messages: tuple[DataMessage, ...]
     item: int
     offset: int = 0
     body: bytes = b""
+    entry: int = 0
 
 
 class Outgoing:
@@ -52,7 +56,8 @@ class Outgoing:
     @property
     def target(self) -> int:
         """The next item that the peer did not send itself."""
-        run = self._incoming.passed.around(self._at.index)
+        passed = self._incoming.passed
+        run = passed.around(self._at.index) if passed else None
         return self._at.index if run is None else run[1] + 1
 
     @property
@@ -92,6 +97,48 @@ class Outgoing:
         if step is not None and target > self._at.index:
             return step._replace(messages=(Notify(target - self._at.index), *step.messages))
         return step
+
+    def run(self, source: Source, room: int) -> tuple[bytes, int]:
+        """Entries with whole payloads, as messages of about ``room`` bytes, and how many; the cursor is behind them.
+
+        They are what ``step`` would give one by one at three times the cost, as long as nothing has to be decided: the
+        peer wants everything of a dense range and sends nothing of it itself. None else.
+        """
+        at, sequence = self._at, self._scope.sequence
+        parts: list[bytes] = []
+        index, end = at.index, min(sequence.range_end, self._scope.total) - 1
+        if not self._is_plain or index >= end or (item := sequence.item(index)).is_payload:
+            return b"", 0
+        seq = item.seq
+        is_behind_sent = seq - 1 in at.sent
+        while room > 0 and index < end:
+            kept = self._kept(seq, source)
+            if kept is None or kept.small is None or kept.entry.is_end or len(kept.small) > min(room, self._chunk):
+                break
+            entry, size = kept.entry, encode_varu64(kept.entry.size)
+            backlink = b"" if is_behind_sent or not has_lipmaalink(seq) else entry.backlink or b""
+            # From the size on the bytes of an entry are those of its metadata.
+            rest = entry.encoded[-len(size) - HASH_AND_SIGNATURE_BYTES :]
+            parts += (_METADATA, backlink, rest, _RAW, size, kept.small)
+            room -= len(backlink) + len(rest) + len(size) + len(kept.small) + 2
+            index, seq, is_behind_sent = index + 2, seq + 1, True
+        if parts:
+            at.sent.add(item.seq, seq - 1)
+            at.index = self._began = index
+            at.highest = max(at.highest, (index, 0))
+        return b"".join(parts), seq - item.seq
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the next items are of a dense range and nothing but their place decides what is sent."""
+        incoming, sequence, theirs = self._incoming, self._scope.sequence, self._scope.theirs
+        return (
+            not (self._at.offset or incoming.is_wrong or incoming.passed or incoming.offset)
+            and sequence.path is None
+            and not sequence.payload_only
+            and self._at.index >= len(sequence.lower)
+            and theirs.takes_everything
+        )
 
     def can_add(self, source: Source) -> bool:
         """Whether there is anything that the peer did not send itself."""
@@ -135,10 +182,9 @@ class Outgoing:
         """A step was sent: the cursor is behind it."""
         last = step.messages[-1]
         if isinstance(last, Metadata):
-            seq = self._scope.sequence.item(step.item - 1).seq
-            self._at.sent.add(seq, seq)
+            self._at.sent.add(step.entry, step.entry)
             if last.is_end:
-                self._scope.end_at(seq, is_peers=False)
+                self._scope.end_at(step.entry, is_peers=False)
         elif isinstance(last, Raw):
             self._began = step.item
         self._at.index, self._at.offset = step.item, step.offset
@@ -154,7 +200,8 @@ class Outgoing:
             return None
         entry = kept.entry
         backlink = entry.backlink if has_lipmaalink(seq) and seq - 1 not in self._at.sent else None
-        return Step((Metadata(entry.is_end, backlink, entry.size, entry.payload_hash, entry.signature),), index + 1)
+        metadata = Metadata(entry.is_end, backlink, entry.size, entry.payload_hash, entry.signature)
+        return Step((metadata,), index + 1, entry=seq)
 
     def _notices(self, index: int, source: Source) -> Step | None:
         """Tell of everything from an index on that is there, where only that is wanted."""
@@ -196,9 +243,10 @@ class Outgoing:
 
     def _is_known(self, seq: int, index: int) -> bool:
         """Whether the peer has the metadata that belongs to a payload."""
-        scope = self._scope
-        before = scope.sequence.index_of(seq, is_payload=False)
-        return before is None or before != index - 1 or seq in self._at.sent or before in self._incoming.passed
+        if seq in self._at.sent:
+            return True
+        before = self._scope.sequence.index_of(seq, is_payload=False)
+        return before is None or before != index - 1 or before in self._incoming.passed
 
     def _bytes(self, kept: Kept, index: int, offset: int, source: Source, room: int) -> Step | None:
         incoming, size = self._incoming, kept.entry.size

@@ -81,6 +81,8 @@ class Sender:
             if self._register.pending >= limit:
                 self.queue(exchange)
                 return
+            if self._send_run(exchange, limit):
+                continue
             step = outgoing.step(self._source, max(limit - self._register.pending, _LEAST_PIECE), greedy=greedy)
             if step is None:
                 self._show_fork(exchange)
@@ -104,6 +106,17 @@ class Sender:
                     self.entries_sent += isinstance(message, Metadata)
             outgoing.moved(step)
         self.end_if_finished(exchange)
+
+    def _send_run(self, exchange: Exchange, limit: int) -> bool:
+        """Send entries in a run, where nothing has to be decided between them; whether there were any."""
+        if self._encoder is not None or self._current is not exchange:
+            return False
+        if not (exchange.is_ours or exchange.outgoing.has_begun):
+            return False
+        data, count = exchange.outgoing.run(self._source, limit - self._register.pending)
+        self._register.put(data)
+        self.entries_sent += count
+        return count > 0
 
     def end_if_finished(self, exchange: Exchange) -> None:
         """Cancel a proposal to which neither side can add anything."""

@@ -70,6 +70,12 @@ class Wishes:
         """Whether to send metadata now, and not only a notice of it."""
         return self.eagerness is not None and self.eagerness.wish is not Wish.NOTIFY
 
+    @property
+    def takes_everything(self) -> bool:
+        """Whether to send metadata and every payload now."""
+        is_eager = self.eagerness is not None and self.eagerness.wish is Wish.ALL
+        return is_eager and not self.least and self.greatest == MAX_U64
+
     def takes_payload(self, size: int) -> bool:
         """Whether to send the bytes of a payload within the bounds now, and not only a notice of it."""
         if self.eagerness is None or self.eagerness.wish is Wish.NOTIFY:

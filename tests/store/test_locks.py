@@ -75,6 +75,23 @@ def test_locked_when_opened(place: Path, how: str, *, new: bool) -> None:
         assert time.monotonic() - start < 2.5
 
 
+def test_a_new_store_that_another_holds_for_a_moment(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening waits for whoever holds the file, and goes on once it is free."""
+    place.touch()
+    other = sqlite3.connect(place, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waits: list[float] = []
+
+    def meanwhile(seconds: float) -> None:
+        waits.append(seconds)
+        other.close()
+
+    monkeypatch.setattr("culm.store.database.time.sleep", meanwhile)
+    with SQLiteStore(place, lock_timeout=5) as store:
+        assert 40 == store.add(LOG.items()).added
+    assert len(waits) == 1
+
+
 def test_a_payload_sink_that_is_locked_out(place: Path) -> None:
     """Bytes that could not be stored as another process was writing are still there to be stored later."""
     with SQLiteStore(place, lock_timeout=0.05) as store:

@@ -64,6 +64,11 @@ def pair(credit: int = 0) -> tuple[Multiplexer, Multiplexer]:
         (4, 1, None, "8001"),
         (5, 2**40, None, "ac0000010000000000"),
         (0, None, MOST, "13ffffffffffffffff"),
+        (0, 1, 255, "0001ff"),
+        (0, 1, 256, "01010100"),
+        (0, 1, 65535, "0101ffff"),
+        (0, 1, 2**32 - 1, "0201ffffffff"),
+        (0, 1, 2**32, "03010000000100000000"),
     ],
 )
 def test_packets(kind: int, stream: int | None, number: int | None, text: str) -> None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from culm.bamboo import MAX_U64, Entry
+from culm.bamboo import MAX_U64, Entry, encode_varu64, lipmaa
+from culm.bamboo.entry import HASH_AND_SIGNATURE_BYTES
 from culm.intervals.branch import Available, Branch
 from culm.intervals.exchanged import Exchanged
 from culm.intervals.interval import Forks, has_absolute_end, start_of
-from culm.intervals.items import encode_item
+from culm.intervals.items import PLAIN, encode_item
 from culm.intervals.messages import Adjust, End, Lazy, Reason
 from culm.intervals.planner import Horizon, resolve
 from culm.intervals.progress import Course, Progress
@@ -27,6 +28,7 @@ from culm.ranges.runs import Runs
 from culm.transfer import Held, HeldLog, Kept, Pages, Source
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
+_TAG = bytes((PLAIN.lead,))
 # Bytes of one payload that are sent before the store is asked again what may be sent. It is asked at once when the log
 # changes; this bound is for what nobody tells us, such as a log that is shared no longer.
 _UNASKED_BYTES = 1024 * 1024
@@ -386,7 +388,9 @@ class TheirRequest(Progress):
                 self._is_drained = available <= 0 and not (self._branch or self._doubtful or self._is_log_over)
                 break
             before = self.index
-            piece = self._next_piece(source, stream, room, may_wait=bool(pieces))
+            piece: bytes | End = self._run(source, stream, room, available)
+            if not piece:
+                piece = self._next_piece(source, stream, room, may_wait=bool(pieces))
             if isinstance(piece, End):
                 if pieces:
                     break
@@ -434,15 +438,58 @@ class TheirRequest(Progress):
             return _ENDED
         return self._payload(source, kept, room, may_wait=may_wait)
 
+    def _run(self, source: Source, stream: Stream, room: int, available: int) -> bytes:
+        """Whole entries with their payloads, as far as nothing has to be decided between them; none else.
+
+        They are what ``_next_piece`` would give one by one, at three times the cost.
+        """
+        at = self.index
+        if not self._is_plain(stream):
+            return b""
+        first = seq = stream.item(at).seq
+        available = min(available, stream.range_indexes.stop - at)
+        parts: list[bytes] = []
+        while available >= 2:
+            kept = self._kept(source, seq)
+            if kept is None or kept.small is None or kept.entry.is_end or self._is_unexpected(kept.entry):
+                break
+            entry, size = kept.entry, encode_varu64(kept.entry.size)
+            skip = back = b""
+            if entry.lipmaalink is not None and (target := lipmaa(seq)) < first and not self._omits(target):
+                skip = entry.lipmaalink
+            if entry.backlink is not None and seq == first and not self._omits(seq - 1):
+                back = entry.backlink
+            # From the size on the bytes of an entry are those of its item.
+            rest = entry.encoded[-len(size) - HASH_AND_SIGNATURE_BYTES :]
+            room -= 1 + len(skip) + len(back) + len(rest) + len(kept.small)
+            if room < 0:
+                break
+            parts += (_TAG, skip, back, rest, kept.small)
+            available, seq = available - 2, seq + 1
+            self._pages.drop(seq - 1)
+        if parts:
+            self.exchanged.sent.add_span(stream, at, 2 * (seq - first))
+            self._transmitted.add(first, seq - 1)
+            self._entries += seq - first
+            self.index, self._under_way = at + 2 * (seq - first), None
+        return b"".join(parts)
+
+    def _is_plain(self, stream: Stream) -> bool:
+        """Whether metadata of the range comes next, all of that with payloads, and nothing has to be compared."""
+        return (
+            stream.ascending
+            and stream.in_range(self.index)
+            and not (self._rest or self.offset or self.switch or self._branch)
+            and not (self.exchanged.received or self.request.has_filter)
+            and not stream.item(self.index).is_payload
+        )
+
     def _metadata(self, kept: Kept, stream: Stream, room: int) -> bytes | End:
-        entry, expected = kept.entry, self._expected
+        entry = kept.entry
         if not self._rest:
-            if expected and any(
-                expected.get(at, value) != value for at, value in (*entry.links, (entry.seq, entry.hash))
-            ):
+            if self._is_unexpected(entry):
                 return _ENDED
-            transmitted = self._transmitted
-            self._rest = encode_item(entry, lambda seq: seq in transmitted or seq in expected)
+            self._rest = encode_item(entry, self._omits)
         piece, self._rest = self._rest[:room], self._rest[room:]
         if not self._rest:
             self._transmitted.add(entry.seq, entry.seq)
@@ -452,6 +499,17 @@ class TheirRequest(Progress):
             if entry.size == 0 and kept.complete and self._is_payload_of(entry, stream):
                 self._pass_payload(entry)
         return piece
+
+    def _is_unexpected(self, entry: Entry) -> bool:
+        """Whether an entry contradicts a hash that the request names."""
+        expected = self._expected
+        return bool(expected) and any(
+            expected.get(at, value) != value for at, value in (*entry.links, (entry.seq, entry.hash))
+        )
+
+    def _omits(self, seq: int) -> bool:
+        """Whether the peer knows the hash of an entry: it was sent, or the request names it."""
+        return seq in self._transmitted or seq in self._expected
 
     def _is_payload_of(self, entry: Entry, stream: Stream) -> bool:
         """Whether the empty payload of an entry comes next, and is wanted: it goes with the entry's last byte."""

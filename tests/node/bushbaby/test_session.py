@@ -11,14 +11,17 @@ from culm.bamboo import certificate_pool
 from culm.bushbaby import (
     Dialect,
 )
+from culm.errors import ConfigError
 from culm.node.bushbaby.ledger import Ledger
 from culm.node.interests.missing import EVERYTHING, wanted
 from culm.node.interests.policy import Policy
-from culm.node.sessions.stats import PeerRefused
+from culm.node.sessions.session import Context
+from culm.node.sessions.stats import REFUSALS_KEPT, PeerRefused, SessionStats
+from culm.node.storage.source import StoreSource
 from culm.node.storage.worker import StoreWorker
 from culm.ranges import RangeSet, read_range
 from culm.testing import build_log
-from tests.node.links import Party, run, stream_pair, sync
+from tests.node.links import CONFIG, Party, run, stream_pair, sync
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -308,3 +311,22 @@ def test_what_is_unfinished_is_asked_on_the_stores_thread(
 
     run(settle)
     assert seen == ["sent there", "called"]
+
+
+def test_without_an_identity(parties: list[Party]) -> None:
+    """A protocol that proves identities cannot begin without one, and says so."""
+    party = parties[0]
+    context = Context(None, CONFIG, party.worker, StoreSource(party.view, CONFIG.policy))
+    with pytest.raises(ConfigError, match="identities"):
+        context.needed_identity()
+
+
+def test_forks_that_are_remembered_are_bounded() -> None:
+    """Of a hundred forked logs a session remembers where, also when a fork turns out to be lower; of no more."""
+    stats = SessionStats()
+    logs = [(bytes([number]) * 32, 1) for number in range(REFUSALS_KEPT + 1)]
+    for log in logs:
+        stats.note_fork(log, 9)
+    stats.note_fork(logs[0], 5)
+    stats.note_fork(logs[0], 7)
+    assert stats.forked == {logs[0]: 5, **dict.fromkeys(logs[1:-1], 9)}

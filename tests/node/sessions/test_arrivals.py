@@ -242,6 +242,32 @@ def test_who_hears_of_the_last_payload_finds_all_stored(parties: list[Party], fi
     assert idle == [True]
 
 
+def test_a_large_payload_is_written_in_short_calls(
+    parties: list[Party], film: LogBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much of a large payload waits, no call of the store's thread writes more than half a megabyte of it."""
+    party, (entry,) = parties[0], film.entries
+    party.store.add([(entry, None)])
+    sizes: list[int] = []
+    write_all = Arrivals._write_all
+
+    def noting(self: Arrivals, jobs: list[Any]) -> ImportReport:
+        sizes.append(sum(len(job.data) for job in jobs))
+        return write_all(self, jobs)
+
+    monkeypatch.setattr(Arrivals, "_write_all", noting)
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda _: None)
+        for piece in pieces(entry, film.payloads[entry.hash]):
+            arrivals.take(piece)
+        arrivals.end_of_chunk()
+        await arrivals.close()
+
+    run(main)
+    assert [2 * STEP] * 6 + [17] == sizes
+
+
 def test_a_failure_is_raised_where_a_session_waits(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
     """If storing fails, a session that waits for it hears of that at once, and so does one that waits later."""
     party, log = parties[0], build_log(3)

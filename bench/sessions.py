@@ -20,7 +20,6 @@ from culm.bamboo import Identity
 from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
-from culm.node.sync import sync
 from culm.store import SQLiteStore
 from culm.testing.builders import LogBuilder, build_log
 
@@ -157,26 +156,21 @@ def _measure_crowd(folder: Path) -> list[Figure]:
         for log_id in range(THEIR_LOGS):
             store.add(build_log(THEIR_ENTRIES, log_id=log_id).items(), durable=False)
     say(f"{PEERS} peers at a node with {THEIR_LOGS:,} logs")
-    with serving(home, scheme="culm", quiet=True) as (text, server):
+    peers = [make_home(folder / f"{number}") for number in range(PEERS)]
+    with serving(home, scheme="culm", quiet=True) as (url, server):
         watch = Watch(server.pid)
-        times = asyncio.run(_crowd(folder, PeerUrl.parse(text)))
+        calls = [
+            subprocess.Popen(culm(peer, "sync", url, "--json"), stdout=subprocess.PIPE, text=True) for peer in peers
+        ]
+        summaries = [json.loads(call.communicate()[0].splitlines()[-1]) for call in calls]
         os.kill(server.pid, signal.SIGTERM)
         watch.join()
-    slowest = max(times)
+    if any(summary["entries_received"] != THEIR_LOGS * THEIR_ENTRIES for summary in summaries):
+        raise AssertionError("some entries did not arrive")
+    times = [summary["seconds"] for summary in summaries]
+    ratio = max(times) / statistics.median(times)
     return [
         Figure(f"memory with {PEERS} peers", watch.memory, "MB", goal=CROWD_MEMORY_GOAL, at_least=False),
-        Figure("the slowest of them", slowest, "s", limit="the median one", ratio=slowest / statistics.median(times)),
+        Figure(f"CPU with {PEERS} peers", watch.cpu, "s"),
+        Figure("the slowest of them", max(times), "s", limit="the median one", ratio=ratio),
     ]
-
-
-async def _crowd(folder: Path, url: PeerUrl) -> list[float]:
-    """The seconds that each peer needs, all at once."""
-
-    async def fetch(number: int) -> float:
-        with SQLiteStore(folder / f"{number}.db") as store:
-            summary = await sync(Identity.create(), NodeConfig(b""), store, url)
-            if summary.entries_received != THEIR_LOGS * THEIR_ENTRIES:
-                raise AssertionError(f"{summary.entries_received} entries arrived at peer {number}")
-            return summary.seconds
-
-    return await asyncio.gather(*map(fetch, range(PEERS)))

@@ -50,9 +50,10 @@ test: $(READY)  ## run all the tests
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 # The quick tests share no session or server, and to share thousands of them out by group costs seconds. So does a thread
-# for each test that looks at the clock (pytest-timeout): here Python's own watchdog ends a process that hangs.
+# for each test that looks at the clock (pytest-timeout): here Python's own watchdog ends a process that hangs. Another
+# order each time costs seconds, too (pytest-randomly sets all generators anew for each test): make test has it.
 quick: $(READY)  ## run the tests that take under a minute together: no Spark, no processes, no long properties
-	@$(BIN)/python -m pytest --quick --timeout=0 -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true \
+	@$(BIN)/python -m pytest --quick --timeout=0 -p no:randomly -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true \
 		$(subst --dist=loadgroup,--dist=load,$(PYTEST_ARGS))
 
 long: $(READY)  ## run the tests that make test leaves out because each takes a minute: pages on Spark, kills of its commands

@@ -42,7 +42,7 @@ TESTED_IN = {
     "conformance/test_proposals": "conformance.proposals.talk conformance.proposals.violations"
     " conformance.proposals.with_log conformance.proposals.without_log",
     "intervals/test_connection": "intervals.events intervals.limits intervals.proofs intervals.requester"
-    " intervals.responder intervals.states intervals.turns intervals.agreement intervals.ours intervals.outbox"
+    " intervals.states intervals.turns intervals.agreement intervals.ours intervals.outbox"
     " intervals.theirs",
     "intervals/test_literal": "intervals.branch",
     "intervals/test_plan_model": "intervals.interval intervals.planner intervals.progress intervals.stream",
@@ -70,7 +70,7 @@ TESTED_IN = {
     " proposals.states",
     "proposals/test_plan_model": "proposals.sequence proposals.wishes",
     "proposals/test_rules": "proposals.bodies proposals.checks proposals.connection proposals.control proposals.data"
-    " proposals.endpoint proposals.events proposals.incoming proposals.limits proposals.outgoing proposals.sending",
+    " proposals.endpoint proposals.events proposals.incoming proposals.limits proposals.sending",
     "proposals/test_vectors": "proposals.messages proposals.setup",
     "ranges/test_laws": "ranges.algebra ranges.exactness ranges.model ranges.onbytes ranges.paths",
     "ranges/test_vectors": "ranges.encoding",

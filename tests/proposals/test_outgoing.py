@@ -6,6 +6,7 @@ Specification: docs/specs/proposals.md, "Cursors", "Payloads", "Links".
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -127,7 +128,6 @@ def test_runs_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
         lacks = rng.sample(EACH, rng.choice((0, 0, 1, 10)))
         peers = rng.choice((b"", push_data(Notify(rng.randrange(1, 9)))))
         limit = rng.choice((200, 1_000, 20_000))
-        one, other = with_and_without(
-            monkeypatch, lambda f=fields, k=lacks, n=limit, p=peers: sent(f, k, n, p, EVERYTHING)
-        )
+        asked = fields, lacks, limit, peers, EVERYTHING
+        one, other = with_and_without(monkeypatch, partial(sent, *asked))
         assert one == other

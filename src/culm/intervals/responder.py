@@ -439,9 +439,10 @@ class TheirRequest(Progress):
         return self._payload(source, kept, room, may_wait=may_wait)
 
     def _run(self, source: Source, stream: Stream, room: int, available: int) -> bytes:
-        """Whole entries with their payloads, as far as nothing has to be decided between them; none else.
+        """Entries with whole payloads, at most ``room`` bytes and ``available`` items of them.
 
-        They are what ``_next_piece`` would give one by one, at three times the cost.
+        ``_next_piece`` would give the same one by one, at three times the cost, because it decides about each item
+        anew. Where something has to be decided there are no entries.
         """
         at = self.index
         if not self._is_plain(stream):

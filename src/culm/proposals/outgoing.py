@@ -101,8 +101,9 @@ class Outgoing:
     def run(self, source: Source, room: int) -> tuple[bytes, int]:
         """Entries with whole payloads, as messages of about ``room`` bytes, and how many; the cursor is behind them.
 
-        They are what ``step`` would give one by one at three times the cost, as long as nothing has to be decided: the
-        peer wants everything of a dense range and sends nothing of it itself. None else.
+        ``step`` would give the same one by one, at three times the cost, because it decides about each item anew. Here
+        nothing has to be decided: the peer wants everything of a dense range, and sends nothing of it itself. Where
+        that does not hold there are no entries.
         """
         at, sequence = self._at, self._scope.sequence
         parts: list[bytes] = []

@@ -51,7 +51,7 @@ class TransferWriter:
             self._wake()
 
     async def drain(self) -> None:
-        """Wait until at most 128 KiB are queued."""
+        """Wait until at most ``_QUEUED_BYTES`` are queued."""
         while self._connection.transfer_queued > _QUEUED_BYTES and not self._is_closed:
             self._moved.clear()
             await self._moved.wait()

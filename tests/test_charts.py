@@ -75,7 +75,7 @@ def test_a_logarithmic_axis() -> None:
     assert {"100", "1k", "10k"} <= texts(svg).keys()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @pytest.mark.slow
 @given(
     st.lists(st.builds(Series, st.text(max_size=30), st.lists(st.tuples(NUMBERS, NUMBERS), max_size=5)), max_size=12),

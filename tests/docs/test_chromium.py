@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.skipif(not BROWSES, reason="Chromium is not there (Debian: chromium, chromium-driver)"),
     pytest.mark.xdist_group("browser"),
-    pytest.mark.slow,
+    pytest.mark.long,
 ]
 DOCS = Path(__file__).parents[2] / "docs"
 LEFT_OUT = "commands.md,conformance.md,specs/[!i]*,spark-*.md,performance.md,decisions/*,security.md"

@@ -78,6 +78,7 @@ def settle(path: Path) -> None:
     os.utime(path, (time.time() - 3600,) * 2)
 
 
+@pytest.mark.long
 def test_what_the_page_shows(spark: SparkSession, tmp_path: Path) -> None:
     """Bundles that are dropped come once each, across restarts of the query; a damaged one is a reject."""
     (text,) = (block.text for block in blocks(PAGE) if "/srv/drop" in block.text)

@@ -25,6 +25,7 @@ COLUMNS = 120
         (("sync", NOWHERE, LOG, "--uplaod", LOG), "unknown option '--uplaod' (see culm sync --help)"),
         (("show", LOG, "x", "y"), "unknown argument 'x' (see culm show --help)"),
         (("sync", NOWHERE, "--clump", "a", "x"), "'x' is not AUTHOR/LOG"),
+        (("export", "a.bundle"), "'a.bundle' is not AUTHOR/LOG; to write to a file: -o a.bundle"),
         (
             ("sync", "bushbaby://127.0.0.1:1", LOG, "--clump", "a"),
             "AUTHOR/LOG works with intervals:// and proposals:// peers only, not with bushbaby://;"  # noqa: ISC004

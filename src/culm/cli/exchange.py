@@ -6,9 +6,10 @@ with their payload. A bundle also has entries without payload, fork proofs, and 
 
 import argparse
 import sys
+from functools import partial
 from typing import BinaryIO
 
-from culm.cli.arguments import log_type
+from culm.cli.arguments import named
 from culm.cli.command import Commands
 from culm.cli.damage import count_as_missing
 from culm.cli.nodeoptions import add_clump, clump_text, settings_of
@@ -21,7 +22,7 @@ from culm.store import ImportReport, ReadableStore
 from culm.store.entries import Damaged
 from culm.store.exchange import Importer, export_bundle, export_plain
 from culm.types import Log
-from culm.wire.places import author_text, place_text
+from culm.wire.places import author_text, parse_log, place_text
 
 _MOST_DAMAGED = 100_000  # Payloads that were found damaged before and are named; each is a line of text.
 _SHOWN_REFUSALS = 20  # A damaged file can have thousands, all for the same reason.
@@ -31,7 +32,7 @@ def register(commands: Commands) -> None:
     """Add the commands of this module."""
     export = commands.add("export", _export)
     export.add_argument(
-        "logs", metavar="AUTHOR/LOG", nargs="*", type=log_type, help="the logs to export (default: all)"
+        "logs", metavar="AUTHOR/LOG", nargs="*", type=partial(named, _log), help="the logs to export (default: all)"
     )
     export.add_argument(
         "-o", "--output", metavar="FILE", help="where to write; - is stdout (the default unless stdout is a terminal)"
@@ -44,6 +45,14 @@ def register(commands: Commands) -> None:
     take = commands.add("import", _import)
     take.add_argument("file", metavar="FILE", help="the file; - is stdin")
     add_clump(take)
+
+
+def _log(text: str) -> Log:
+    """A log to export. Other programs take a file's name in this place, so the error says where it belongs."""
+    try:
+        return parse_log(text)
+    except ConfigError as error:
+        raise ConfigError(str(error) if "/" in text else f"{error}; to write to a file: -o {text}") from None
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 import pytest
 
+from culm.node.culm.offers import offer_of
 from culm.node.interests.missing import EVERYTHING
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log
 from tests.node.holdings import a_store, key
 from tests.node.quiet import IntervalEnd, talk
+
+if TYPE_CHECKING:
+    from culm.store import SQLiteStore
 
 
 @pytest.mark.parametrize("newest", [3, 4, 5])
@@ -147,3 +152,41 @@ def test_a_fork_shows_between_parts_without_a_common_newest_entry(asking: str, k
         asks.follower.settle()  # A peer without any payload does not say which is its newest.
         talk(asks, serves)
         assert list(near.fork_proofs(key(log)))
+
+
+def offered(stack: ExitStack, log: LogBuilder) -> tuple[IntervalEnd, IntervalEnd, SQLiteStore]:
+    """A side that asks for a log that the other one has offered whole, and the other one's store."""
+    near, far = (stack.enter_context(a_store()) for _ in range(2))
+    far.add(log.items())
+    asks, serves = IntervalEnd(near, EVERYTHING), IntervalEnd(far, EVERYTHING)
+    stack.callback(asks.close)
+    stack.callback(serves.close)
+    held = offer_of(far, key(log)).held
+    asks.follower.add_offered(key(log), held, held)
+    return asks, serves, far
+
+
+def test_an_offered_log_takes_one_request() -> None:
+    """The peer has said that it holds all of a log, so it is not asked how much it has."""
+    log = build_log(5)
+    with ExitStack() as stack:
+        asks, serves, _ = offered(stack, log)
+        talk(asks, serves)
+        assert asks.is_done
+        assert [False] == [request.lazy for request in serves.requested]
+        assert 5 == sum(asks.arriving.payloads.values())
+
+
+def test_an_offer_that_holds_no_more() -> None:
+    """A payload that was offered is gone when it is asked for. Once the peer is quiet, the rest comes all the same."""
+    log = build_log(12)
+    with ExitStack() as stack:
+        asks, serves, far = offered(stack, log)
+        far.forget(log.entries[4].place)
+        talk(asks, serves)
+        assert not asks.is_done
+        for _ in range(3):
+            asks.follower.settle()
+            talk(asks, serves)
+        assert asks.is_done
+        assert {*range(1, 13)} - {5} == {seq for _, seq in asks.arriving.payloads}

@@ -151,6 +151,19 @@ class Followed:
         newest = self.newest or 0
         return not any(content == METADATA and (at == seq or newest < at < seq) for at, content in self.exhausted)
 
+    def has_offered(self, span: Span) -> bool:
+        """Whether the peer has said that it holds all that a span asks for. Then the response ends by itself."""
+        if span.high is None or span.is_chain or span.descending or span.content != Content():
+            return False
+        return self.offered is not None and any(
+            item.metadata
+            and item.payloads
+            and not (item.sparse or item.forbidden or item.least_size or item.size_limit)
+            and item.start <= span.low
+            and span.high <= item.last
+            for item in self.offered
+        )
+
     def exhaust(self, span: Span, seq: int) -> None:
         """Note that the peer has nothing more of a span, whose answer came as far as ``seq``.
 

@@ -102,7 +102,7 @@ class Outgoing:
         """Entries with whole payloads, as messages of about ``room`` bytes, and how many; the cursor is behind them.
 
         ``step`` would give the same one by one, at three times the cost, because it decides about each item anew. Here
-        nothing has to be decided: the peer wants everything of a dense range, and sends nothing of it itself. Where
+        nothing has to be decided: the peer wants everything of a dense range, and sends no items itself. Where
         that does not hold there are no entries.
         """
         at, sequence = self._at, self._scope.sequence

@@ -9,7 +9,7 @@ what it gets later. Silence may mean "no more" or "a slow disk". So for every mi
 are two requests. The *lazy* one brings no data; the peer answers at once how many items it has. The *eager* one brings
 them. It is like asking the baker how many rolls there are while he hands them over: after the last one nobody has to
 stand and wait. Where the peer has offered all of a span, the eager request is enough, since its answer ends by itself:
-with thousands of small logs a second request for each would cost the peer half as much again. The end of an open span is
+with thousands of small logs a second one for each would cost the peer half as much again. The end of an open span is
 given relative to the newest payload, so that the eager request goes on to bring news for as long as it stays open.
 
 *Questions.* Some things have to be known beside that. They are lazy requests, too, and have names:

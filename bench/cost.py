@@ -98,7 +98,7 @@ def measured() -> Iterator[Cost]:
         while not over.wait(_LOOK_SECONDS):
             latest.update(cpu())
             looks += 1
-            if looks % 5 == 0:
+            if looks % 5 == 1:
                 cost.peak = max(cost.peak, memory())
             cost.watching = time.thread_time()
 
@@ -108,6 +108,7 @@ def measured() -> Iterator[Cost]:
         yield cost
     finally:
         cost.wall = time.monotonic() - started
+        cost.peak = max(cost.peak, memory())  # What took less than a look would seem to take none.
         over.set()
         watcher.join()
         latest.update(cpu())

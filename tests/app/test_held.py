@@ -80,6 +80,7 @@ async def test_parts(culm_world: World) -> None:
     assert last.seq == 3
 
 
+@pytest.mark.slow
 async def test_what_a_receipt_costs(
     culm_world: World, culm_pair: tuple[WorldNode, WorldNode], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ ALL = sorted(file.stem for file in corpus.SAVED.glob("*"))
 MOST_BYTES = 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_seeds_are_valid(name: str) -> None:
     """A seed is a valid input: nothing is raised, not even what may be."""

@@ -133,6 +133,7 @@ def test_hostile_messages(seed: int) -> None:
                 assert many == one_by_one
 
 
+@pytest.mark.slow
 def test_long_lists_and_a_frame_limit() -> None:
     """Ranges that ask for everything cost no more than the limit; without one the lists are complete."""
     items = [(number, number.to_bytes(4, "big") * 8) for number in range(30_000)]

@@ -145,6 +145,7 @@ def test_merge_of_large_ranges_is_commutative_and_idempotent() -> None:
         assert merge(a, a) == (a, True)
 
 
+@pytest.mark.slow
 def test_merge_is_associative_but_for_forbidden_numbers() -> None:
     """The order of merging changes nothing but which numbers stay forbidden."""
     rng = random.Random(5)
@@ -328,6 +329,7 @@ def test_limits_from_held() -> None:
 # -- bytes ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_encoding_is_one_to_one() -> None:
     """Decoding what was encoded gives the same range, and different ranges have different bytes."""
     rng = random.Random(15)

@@ -255,6 +255,7 @@ def test_a_measured_session_carries_the_news(protocol: str) -> None:
     assert idle.bytes < 2500
 
 
+@pytest.mark.slow
 def test_sessions_are_the_same_each_time() -> None:
     """Nothing in a measured session is left to chance, not even what TLS draws, so a sweep comes out the same."""
     assert hold_session("culm", 2, 1, 3, 100) == hold_session("culm", 2, 1, 3, 100)

@@ -160,6 +160,7 @@ def test_bundle_round_trip(store: SQLiteStore, target: SQLiteStore) -> None:
     assert [] == target.verify().problems
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(deadline=None, max_examples=25)
 def test_any_bundle_round_trip(data: st.DataObject) -> None:
@@ -250,6 +251,7 @@ def export(store: SQLiteStore) -> bytes:
 # -- large payloads --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_large_payloads(store: SQLiteStore, target: SQLiteStore, large: LogBuilder) -> None:
     """Payloads larger than what is taken as a whole come through both formats."""
     store.add(large.items())

@@ -152,6 +152,7 @@ def test_encoders(texts: list[bytes], window: int, most: float) -> None:
         assert python.encode_if_smaller(text, most) == core.encode_if_smaller(text, most)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [500, 20_000, 100_000])
 def test_long_texts(window: int) -> None:
     """The same over many windows, with places that are forgotten, bytes that do not compress, and refused messages."""

@@ -160,6 +160,7 @@ def test_lacking_against_its_definition(
         assert not {seq for seq in numbers if seq <= len(known) and not wanted(seq)}
 
 
+@pytest.mark.slow
 def test_many_unwanted_payloads_hide_nothing(parties: list[Party]) -> None:
     """Behind any number of payloads that are too large, what is wanted is still found."""
     alice, *_ = parties

@@ -47,6 +47,7 @@ def receipts(line: Line, held: HeldByPeers | None = None) -> Receipts:
     return Receipts(cast("Any", line), held or HeldByPeers(), ME.public, "here", lambda _: True)
 
 
+@pytest.mark.slow
 def test_a_peer_that_takes_nothing(tmp_path: Path) -> None:
     """Ten thousand offers of a peer that reads nothing cost bounded memory; what waits is sent when it reads again."""
     line = Line()

@@ -88,6 +88,7 @@ def test_whatever_a_holder_has_comes(peers: list[Peer], seed: int) -> None:
     assert session.stats.entries_received <= 1.1 * len(numbers)  # a long part brings its path, so that nothing waits
 
 
+@pytest.mark.slow
 def test_four_partial_holders_fill_a_fifth_node(peers: list[Peer], tmp_path: Path) -> None:
     """What four holders of different parts of a log have together, a fifth node gets from one after the other."""
     alice, log = peers[0], build_log(40)

@@ -219,6 +219,7 @@ def test_a_key_that_is_not_proved(parties: list[Party]) -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_a_flood_of_a_member(parties: list[Party]) -> None:
     """A member can invent keys; a bounded number is called at a time, and all are forgotten when the hour is over."""
     alice = parties[0]
@@ -308,6 +309,7 @@ def test_a_network_that_comes_later(parties: list[Party]) -> None:
     run(main, patience=200)
 
 
+@pytest.mark.slow
 def test_a_node_that_cannot_be_called(parties: list[Party]) -> None:
     """A node without a listener announces nothing, and still asks: 4 times in the first seconds, then each minute."""
     alice = parties[0]

@@ -78,6 +78,7 @@ def test_logs_that_are_not_shared_have_no_part(parties: list[Party]) -> None:
     assert [len(found[view].have) for view in View] == [560, 560, 2]  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_messages_stay_below_their_limit(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison that needs more than a message may hold takes more rounds and finds the same."""
     fill(parties)

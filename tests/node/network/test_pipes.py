@@ -206,6 +206,7 @@ def test_a_file_is_not_replaced_by_a_socket(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "data"
 
 
+@pytest.mark.slow
 def test_nodes_meet_at_a_unix_socket(tmp_path: Path) -> None:
     """A program's node listens there, and another one syncs."""
 

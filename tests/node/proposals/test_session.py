@@ -113,6 +113,7 @@ def test_interests(peers: list[ProposalPeer]) -> None:
     assert set(alice.numbers(key(log))) == {*path(60, 1), *range(100, 121)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "rest"), [(900_000, 256 * 8000 - 900_000), (256 * 8000, 1)])
 def test_payloads_go_on_where_they_were(peers: list[ProposalPeer], size: int, rest: int) -> None:
     """A payload of which a part is held is asked for from there, one that was never checked from its last byte."""

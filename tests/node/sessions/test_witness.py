@@ -190,6 +190,7 @@ def test_only_the_first_claim_counts(parties: list[Party]) -> None:
     assert {} == late.asked
 
 
+@pytest.mark.slow
 def test_a_peer_that_claims_many_logs(parties: list[Party]) -> None:
     """A peer that claims to hold thousands of our logs makes nobody remember them all, and confirms nothing."""
     alice = parties[0]

@@ -61,6 +61,7 @@ def test_evidence(store: SQLiteStore) -> None:
             holdings.evidence(store, log, seq)
 
 
+@pytest.mark.slow
 def test_pages_are_bounded(store: SQLiteStore) -> None:
     """No more logs, cells or entries are told of than the limits say, whatever is asked for."""
     for log_id in range(100, 230):

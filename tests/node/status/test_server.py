@@ -376,6 +376,7 @@ def test_what_happens_is_told_at_once(store: SQLiteStore) -> None:
     run_really(main)
 
 
+@pytest.mark.slow
 def test_totals_are_computed_for_a_tenth_of_the_time(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the store changes each second, totals that take two seconds are computed again after 20 more, not sooner.
 

@@ -267,6 +267,7 @@ def test_an_older_store_gets_an_index(tmp_path: Path) -> None:
 # -- what is held ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_held_of_a_log(store: SQLiteStore) -> None:
     """Entries and payloads held, as ranges: after whatever came, went and was forgotten."""
     rng = random.Random(9)
@@ -385,6 +386,7 @@ def test_a_set_that_hides_logs_is_the_set_without_them(store: SQLiteStore, view:
     assert shown == sorted(left)
 
 
+@pytest.mark.slow
 def test_a_set_that_hides_a_small_log_reads_no_other_records(store: SQLiteStore) -> None:
     """A store that hides one log costs a session what that log has, not a copy of all records in memory."""
     small, large = build_log(3, seed=1), build_log(3000, seed=2)

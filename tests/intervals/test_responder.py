@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,20 +15,11 @@ from culm.bamboo import Identity
 from culm.bamboo.lipmaa import lipmaa
 from culm.intervals import At, FromGreatest, FromLeast, Interval, Limits, MetadataOnly, Regular
 from culm.intervals.responder import TheirRequest
-from culm.testing.builders import LogBuilder
 from tests.intervals.pair import Pair, Side
 from tests.quick import rounds
+from tests.sending import mixed_log, with_and_without
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-LOG = LogBuilder(Identity(bytes(32)))
-for _number in range(60):
-    LOG.append(b"x" * (_number * 7919 % 90 if _number % 9 else 0))
-LOG.append(b"large" * 30_000)
-for _number in range(20):
-    LOG.append(b"behind")
-LOG.append(b"the end", is_end=True)
+LOG = mixed_log(Identity(bytes(32)))
 LAST = len(LOG.entries)
 EACH = range(1, LAST + 1)
 KEY = LOG.identity.public, LOG.log_id
@@ -66,14 +57,6 @@ def sent(
     return bytes(found), pair.a.items
 
 
-def with_and_without(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> list[object]:
-    """What comes of something where entries are sent in runs, and where each is sent by itself."""
-    together = work()
-    with monkeypatch.context() as patched:
-        patched.setattr(TheirRequest, "_run", lambda *_: b"")
-        return [together, work()]
-
-
 CASES: dict[str, tuple[Interval, dict[str, Any]]] = {
     "the whole log": (Regular(At(1), At(LAST)), {}),
     "for ever": (Regular(At(1), FromGreatest(0)), {}),
@@ -99,7 +82,9 @@ def test_runs_are_the_entries_one_by_one(
 ) -> None:
     """Whatever is asked for and held, and whatever the peer sent before: the same bytes, and the same items."""
     interval, options = CASES[case]
-    one, other = with_and_without(monkeypatch, lambda: sent(interval, lacks, limit, window, theirs, **options))
+    one, other = with_and_without(
+        monkeypatch, (TheirRequest, "_run"), b"", lambda: sent(interval, lacks, limit, window, theirs, **options)
+    )
     assert one == other
 
 
@@ -128,5 +113,7 @@ def test_runs_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
         interval = Regular(At(start, rng.choice((0, 1, 255))), At(end, rng.choice((0, 255))))
         lacks = set(rng.sample(EACH, rng.choice((0, 0, 1, 10))))
         limit, window = rng.choice((200, 1_000, 20_000)), rng.choice((700, 100_000))
-        one, other = with_and_without(monkeypatch, partial(sent, interval, lacks, limit, window, []))
+        one, other = with_and_without(
+            monkeypatch, (TheirRequest, "_run"), b"", partial(sent, interval, lacks, limit, window, [])
+        )
         assert one == other

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,21 +16,12 @@ from culm.proposals import EVERYTHING, Eagerness
 from culm.proposals.data import Notify, Raw, Skip, Switch, Why, push_data
 from culm.proposals.messages import Wish
 from culm.proposals.outgoing import Outgoing
-from culm.testing.builders import LogBuilder
 from tests.proposals.examples import IDENTITY
 from tests.proposals.victim import Victim, meta, offer, pay
 from tests.quick import rounds
+from tests.sending import mixed_log, with_and_without
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-LOG = LogBuilder(IDENTITY)
-for _number in range(60):
-    LOG.append(b"x" * (_number * 7919 % 90 if _number % 9 else 0))
-LOG.append(b"large" * 30_000)
-for _number in range(20):
-    LOG.append(b"behind")
-LOG.append(b"the end", is_end=True)
+LOG = mixed_log(IDENTITY)
 LAST = len(LOG.entries)
 EACH = tuple(range(1, LAST + 1))
 NOTIFY = Eagerness(Wish.NOTIFY)
@@ -57,14 +48,6 @@ def sent(fields: dict[str, Any], lacks: list[int], limit: int, peers: bytes, wis
             break
     living = victim.connection.exchanges.values()
     return bytes(found), victim.connection.control_to_send(), [(one.outgoing._at) for one in living]
-
-
-def with_and_without(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> list[object]:
-    """What comes of something where entries are sent in runs, and where each is sent by itself."""
-    together = work()
-    with monkeypatch.context() as patched:
-        patched.setattr(Outgoing, "run", lambda *_: (b"", 0))
-        return [together, work()]
 
 
 CASES: dict[str, tuple[dict[str, Any], list[int], bytes, Eagerness]] = {
@@ -99,7 +82,9 @@ CASES: dict[str, tuple[dict[str, Any], list[int], bytes, Eagerness]] = {
 def test_runs_are_the_entries_one_by_one(monkeypatch: pytest.MonkeyPatch, case: str, limit: int) -> None:
     """Whatever is asked for and held, and whatever the peer sends itself: the same bytes, and the same cursor."""
     fields, lacks, peers, wish = CASES[case]
-    one, other = with_and_without(monkeypatch, lambda: sent(fields, lacks, limit, peers, wish))
+    one, other = with_and_without(
+        monkeypatch, (Outgoing, "run"), (b"", 0), lambda: sent(fields, lacks, limit, peers, wish)
+    )
     assert one == other
 
 
@@ -129,5 +114,5 @@ def test_runs_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
         peers = rng.choice((b"", push_data(Notify(rng.randrange(1, 9)))))
         limit = rng.choice((200, 1_000, 20_000))
         asked = fields, lacks, limit, peers, EVERYTHING
-        one, other = with_and_without(monkeypatch, partial(sent, *asked))
+        one, other = with_and_without(monkeypatch, (Outgoing, "run"), (b"", 0), partial(sent, *asked))
         assert one == other

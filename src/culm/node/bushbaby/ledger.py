@@ -180,7 +180,7 @@ class Ledger:
 
     def give_up(self, missing: Missing) -> None:
         """The peer has been silent for long: it does not have the logs that it announced and sent nothing from."""
-        for log in [log for log, asked in list(self._asked.items()) if not asked.came]:
+        for log in [log for log, asked in self._asked.items() if not asked.came]:
             self._end(log, missing(log, self._asked[log].high, MAX_SPANS))
             self.unavailable.add(log)
 

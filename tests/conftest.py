@@ -78,6 +78,7 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return None
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist, which may be left out
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two processes more than there are cores, because many tests wait for something; those of a quick run do not."""
     return (os.cpu_count() or 1) + (0 if config.getoption("quick") else 2)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from threading import Event
 
 import pytest
 from hypothesis import given
@@ -77,15 +79,45 @@ def test_after_a_fork() -> None:
     begun = PayloadHasher()
     begun.update(bytes(100_000))
     assert begun.hash == digest(bytes(100_000))
+    assert _right_in_a_fork(begun, 100_000)
+
+
+@pytest.mark.subprocess
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_while_the_thread_hashes() -> None:
+    """A fork waits for what the thread is just hashing, so that the new process has all of it and no lock is held."""
+    begun, hashing, forking = PayloadHasher(), Event(), Event()
+    state = begun._state
+
+    class Slow:
+        """Hashes the first piece no earlier than somebody forks."""
+
+        def update(self, piece: bytes) -> None:
+            hashing.set()
+            assert forking.wait(10)
+            state.update(piece)
+            begun._state = state
+
+    begun._state = Slow()  # type: ignore[assignment]
+    os.register_at_fork(before=forking.set)  # called before what was registered earlier
+    begun.update(bytes(100_000))
+    assert hashing.wait(10)
+    assert _right_in_a_fork(begun, 100_000)
+    assert begun.hash == digest(bytes(100_000))
+
+
+def _right_in_a_fork(begun: PayloadHasher, size: int) -> bool:
+    """Whether a new process hashes right, after as many zeros as are given already and from the beginning."""
     child = os.fork()
     if not child:
+        signal.alarm(20)  # It holds the files of the process that runs the tests: the run would wait for it for ever.
         anew = PayloadHasher()
         for _ in range(30):
             begun.update(bytes(100_000))
             anew.update(bytes(100_000))
-        right = (begun.hash, anew.hash) == (digest(bytes(3_100_000)), digest(bytes(3_000_000)))
+        right = (begun.hash, anew.hash) == (digest(bytes(size + 3_000_000)), digest(bytes(3_000_000)))
         os._exit(not right)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_check() -> None:

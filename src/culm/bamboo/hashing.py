@@ -66,9 +66,9 @@ class PayloadHasher:
         check_payload_digest(entry, self.hash, self.size)
 
     def _catch_up(self) -> None:
-        """Hash what waits; if another thread does so just now, wait for its end."""
+        """Hash what waits; if another thread does so just now, wait for its end. What comes meanwhile waits on."""
         with self._lock:
-            while self._waiting:
+            for _ in range(len(self._waiting)):
                 piece = self._waiting.popleft()
                 self._state.update(piece)
                 self._hashed += len(piece)
@@ -89,16 +89,27 @@ def handed_over() -> int:
 
 
 class _Background:
-    """The thread. It is started when there is something to do, and ends with the process; a fork has its own."""
+    """The thread. It is started when there is something to do, and ends with the process; a fork has its own.
+
+    A fork waits until the thread is between two works, each of which hashes at most a mebibyte. Otherwise the new
+    process would have a payload that is half hashed, and a lock that nobody ever releases.
+    """
 
     def __init__(self) -> None:
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        os.register_at_fork(before=self._pause, after_in_parent=self._go_on, after_in_child=self._begin)
 
     def _begin(self) -> None:
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._thread: Thread | None = None
         self._starting = Lock()
+        self._working = Lock()
+
+    def _pause(self) -> None:
+        self._working.acquire()
+
+    def _go_on(self) -> None:
+        self._working.release()
 
     def do(self, work: Callable[[], None]) -> None:
         """Have something done soon, in the order in which it was given."""
@@ -112,7 +123,8 @@ class _Background:
     def _run(self) -> None:
         while True:
             work = self._work.get()
-            work()
+            with self._working:
+                work()
             del work  # Otherwise the last payload's pieces would stay until the next payload.
 
 

@@ -91,17 +91,21 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
             self.asker.handle(event)
-            if isinstance(event, EntryReceived | EntriesReceived):
-                for entry in [event.entry] if isinstance(event, EntryReceived) else [entry for entry, _ in event.items]:
-                    if entry.size:
-                        self._begin_fetching(event.id, entry)
+            match event:
+                case EntryReceived(entry=entry) if entry.size:
+                    self._begin_fetching(event.id, entry)
+                case EntriesReceived(items=items):
+                    self._end_fetching(event.id)
+                    entries = [entry for entry, _ in items]
+                    self._fetched.extend(entries)
+                    self._source.fetches(entries)
             yield event
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
         """Note that the payload of an entry comes next. Until it is stored, no peer is told that we lack it."""
         self._end_fetching(proposal_id)
         self._fetching[proposal_id] = entry
-        self._source.fetches(entry.log, entry.seq)
+        self._source.fetches([entry])
 
     def _end_fetching(self, proposal_id: int) -> None:
         entry = self._fetching.pop(proposal_id, None)
@@ -110,8 +114,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     def _release(self, entries: Collection[Entry]) -> None:
         """These payloads are stored, or will not come: wake the sessions that wait to send them or to say so."""
-        for entry in entries:
-            self._source.fetched(entry.log, entry.seq)
+        self._source.fetched(entries)
         for log in dict.fromkeys(entry.log for entry in entries):
             self._context.grew(log)
 
@@ -124,7 +127,6 @@ class ProposalSession(PointToPointSession[proposals.Event]):
                 self._take(event)
             case EntriesReceived():
                 self._take(event)
-                self._end_fetching(event.id)
             case PayloadReceived():
                 self._take(event)
                 if event.complete:

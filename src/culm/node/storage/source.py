@@ -12,11 +12,11 @@ There are two groups of methods:
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from typing import Concatenate, ParamSpec, TypeVar
 
 from culm.bamboo import Entry, ForkProof
@@ -109,6 +109,7 @@ class StoreSource:
         self._origins = None if clump is None else _Origins(self, clump)
         self.policy = self.take_policy(policy)
         self._fetching: Counter[tuple[Log, int]] = Counter()  # Sessions that fetch the payload of an entry just now.
+        self._counting = Lock()  # Bytes are parsed on one thread for some sessions, on another one for others.
 
     def close(self) -> None:
         """Close the reading connection, after the question that is being answered."""
@@ -198,15 +199,21 @@ class StoreSource:
             stored = self._store.get(Place(*log, newest)) if newest else None
         return None if stored is None else stored.entry
 
-    def fetches(self, log: Log, seq: int) -> None:
-        """Note that a session begins to fetch a payload; ``fetched`` has to follow, whatever happens."""
-        self._fetching[log, seq] += 1
+    def fetches(self, entries: Iterable[Entry]) -> None:
+        """Note that a session begins to fetch payloads; ``fetched`` has to follow for each, whatever happens."""
+        with self._counting:
+            for entry in entries:
+                self._fetching[entry.log, entry.seq] += 1
 
-    def fetched(self, log: Log, seq: int) -> None:
-        """Note that a session has stored a payload, or has given up."""
-        self._fetching[log, seq] -= 1
-        if self._fetching[log, seq] <= 0:
-            del self._fetching[log, seq]
+    def fetched(self, entries: Iterable[Entry]) -> None:
+        """Note that a session has stored payloads, or has given up."""
+        with self._counting:
+            for entry in entries:
+                place = entry.log, entry.seq
+                if self._fetching[place] > 1:
+                    self._fetching[place] -= 1
+                else:
+                    del self._fetching[place]
 
 
 def sizes_in(path: Path, clump: bytes) -> dict[bytes, int]:

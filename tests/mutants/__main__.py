@@ -1,9 +1,11 @@
 """``make mutants``: change the code in one place after another, and see whether a test notices.
 
 Coverage says which lines the tests run, not whether they would notice that a line is wrong. So a sample of mutants
-(``tests.mutants.operators``) is drawn with a seed. Each is put into a copy of ``src``. First the tests of its module
-run, then those of its package, then the quick run of everything; the first failure kills it. A mutant that nothing
-kills is a survivor, unless ``equivalent.txt`` says why it behaves as the code does.
+(``tests.mutants.operators``) is drawn with a seed, and each is put into a copy of ``src``. No test can notice a line
+that it does not run; so all tests run once without a mutant, while coverage writes down which lines each of them runs,
+and of each mutant only those tests run that run its line: those of its module first, first with few examples. A line
+that runs when its module is imported concerns all tests. The first failure kills the mutant. One that nothing kills is
+a survivor, unless ``equivalent.txt`` says why it behaves as the code does.
 """
 
 from __future__ import annotations
@@ -15,25 +17,33 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 import pytest
+from coverage import CoverageData
 
 from bench.harness import say
 from tests.mutants.operators import Mutant, mutants
 from tests.test_coverage_map import TESTED_IN, modules, namesakes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
 PARTS = ("bamboo", "ranges", "wire", "store", "session", "node.sessions")
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 LEAST_KILLED = 0.97
-_LEAST_SECONDS = 60  # for tests that take a moment: another process may hold them up
-_PATIENCE = 5  # times what the tests take without a mutant: an endless loop is noticed, too
+_SECONDS = 120  # that a test may take: another process may hold it up, and an endless loop is noticed, too
+_SECONDS_IN_ALL = 3600
+# Tests that start a process cannot be seen into, those that start Spark take long.
+_SEEN_INTO = "not spark and not subprocess and not long and not cluster and not lakehouse"
+# Python's own watchdog also ends a loop in C, which a thread that looks at the clock does not.
+_WATCHED = ["--timeout=0", "-o", f"faulthandler_timeout={_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
 
 
 class Broken(Exception):
@@ -58,21 +68,58 @@ def equivalents() -> dict[str, str]:
     return {key: reason for key, _, reason in pairs}
 
 
-def stages(module: str) -> list[list[str]]:
-    """What pytest is called with, one after the other: the narrowest tests first."""
+class Reached:
+    """Which tests run which lines."""
+
+    def __init__(self, file: Path) -> None:
+        self._data = CoverageData(str(file))
+        self._data.read()
+
+    @staticmethod
+    def record(file: Path, jobs: int) -> None:
+        """Run all tests that can be seen into, and write down what they run."""
+        command = [*_pytest(), f"--numprocesses={jobs}", "--dist=loadgroup", "--max-worker-restart=0", "-m", _SEEN_INTO]
+        command += ["--cov=culm", "--cov-context=test", "--cov-report=", str(TESTS)]
+        environment = {**os.environ, "COVERAGE_FILE": str(file)}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, text=True)
+        if done.returncode:
+            raise Broken(f"the tests fail without a mutant; mend that first:\n{done.stdout[-3000:]}{done.stderr}")
+
+    def tests(self, mutant: Mutant) -> list[str] | None:
+        """The functions that run a mutant's lines, those of its module first. None: all may, or none can be seen to."""
+        contexts = self._data.contexts_by_lineno(str(modules()[mutant.module]))
+        found = {_function(context) for line in mutant.lines for context in contexts.get(line, ())}
+        if not found or "" in found:
+            return None
+        nearest, package = near(mutant.module)
+        return sorted(found, key=lambda name: (_file(name) not in nearest, package not in _file(name).parents, name))
+
+
+def _function(context: str) -> str:
+    """``tests/test_a.py::test_b[c]|run`` is a context; the empty one is what runs while modules are imported."""
+    return context.partition("[")[0].partition("|")[0]
+
+
+def _file(name: str) -> Path:
+    return ROOT / name.partition("::")[0]
+
+
+def near(module: str) -> tuple[list[Path], Path]:
+    """The test modules of a module, and the folder of its package's tests."""
     listed = [TESTS / f"{test}.py" for test, names in TESTED_IN.items() if module in names.split()]
-    nearest = sorted({*namesakes(module), *listed})
-    folder = TESTS.joinpath(*module.split(".")[:-1])
-    found = [["--quick", *map(str, nearest)]] if nearest else []
-    return [*found, [str(folder)], ["--quick", str(TESTS)]]
+    return sorted({*namesakes(module), *listed}), TESTS.joinpath(*module.split(".")[:-1])
+
+
+def _pytest() -> list[str]:
+    return [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
 
 
 class Runner:
     """Runs tests against copies of ``src``: one copy for each process at a time."""
 
-    def __init__(self, folder: Path, jobs: int) -> None:
+    def __init__(self, folder: Path, jobs: int, reached: Reached) -> None:
         self._copies: SimpleQueue[Path] = SimpleQueue()
-        self._seconds: dict[tuple[str, ...], float] = {}
+        self._reached = reached
         for number in range(jobs):
             shutil.copytree(ROOT / "src", folder / str(number), ignore=shutil.ignore_patterns("__pycache__"))
             self._copies.put(folder / str(number))
@@ -82,45 +129,44 @@ class Runner:
         copy = self._copies.get()
         path = modules()[mutant.module]
         place = copy / path.relative_to(ROOT / "src")
+        place.write_text(mutant.source, encoding="utf-8")
         try:
-            for stage in stages(mutant.module):
-                limit = max(_LEAST_SECONDS, _PATIENCE * self._without(copy, stage))
-                place.write_text(mutant.source, encoding="utf-8")
-                noticed = self._failure(copy, stage, limit) is not None
-                shutil.copyfile(path, place)
-                if noticed:
-                    return " ".join(Path(part).name for part in stage)
+            for name, stage in self._stages(mutant, copy.with_suffix(".tests")):
+                if self._failed(copy, stage):
+                    return name
             return None
         finally:
             shutil.copyfile(path, place)
             self._copies.put(copy)
 
-    def _without(self, copy: Path, stage: list[str]) -> float:
-        """The seconds that the tests take as the code is."""
-        if tuple(stage) not in self._seconds:
-            began = time.monotonic()
-            if (failure := self._failure(copy, stage, 3600)) is not None:
-                raise Broken(f"pytest {' '.join(stage)} fails without a mutant; mend that first:\n{failure}")
-            self._seconds[tuple(stage)] = time.monotonic() - began
-        return self._seconds[tuple(stage)]
+    def _stages(self, mutant: Mutant, file: Path) -> Iterator[tuple[str, list[str]]]:
+        """What pytest is called with, one after the other: few examples first."""
+        tests = self._reached.tests(mutant)
+        if tests is not None:
+            file.write_text("\n".join(tests), encoding="utf-8")
+            yield "tests that run the line, few examples", ["--quick", f"@{file}"]
+            yield "tests that run the line", ["-m", _SEEN_INTO, f"@{file}"]
+            return
+        nearest, package = near(mutant.module)
+        if nearest:
+            yield "tests of the module", ["--quick", *map(str, nearest)]
+        yield "tests of the package", [str(package)]
+        yield "all tests, few examples", ["--quick", str(TESTS)]
 
     @staticmethod
-    def _failure(copy: Path, stage: list[str], limit: float) -> str | None:
-        """How the tests failed, in a line or two; None if they passed."""
+    def _failed(copy: Path, stage: list[str]) -> bool:
+        """Whether tests fail, or do not end."""
         # No bytecode: it is told apart by the second in which a file changed, and two mutants fit into one.
         environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment["CULM_QUICK_SECONDS"] = str(limit)  # A test that is slow today notices no mutant.
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *stage]
+        environment["CULM_QUICK_SECONDS"] = str(_SECONDS)  # A test that is slow today notices no mutant.
+        command = [*_pytest(), *_WATCHED, *stage]
         try:
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, capture_output=True, timeout=limit, check=False, text=True
+                command, cwd=ROOT, env=environment, capture_output=True, timeout=_SECONDS_IN_ALL, check=False
             )
         except subprocess.TimeoutExpired:
-            return f"no end after {limit:.0f} s"
-        if done.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):  # No test of these is quick.
-            return None
-        lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))]
-        return "\n".join(lines[-3:] or [done.stderr])
+            return True
+        return done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def main(arguments: list[str]) -> int:
@@ -132,6 +178,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one a core)"
     )
+    parser.add_argument("--lines", type=Path, help="file that keeps for the next run which tests run which lines")
     options = parser.parse_args(arguments)
     drawn = draw(options.parts, options.number, options.seed)
     known = equivalents()
@@ -140,10 +187,14 @@ def main(arguments: list[str]) -> int:
     survivors: list[Mutant] = []
     by_stage: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="culm-mutants-") as folder, ThreadPoolExecutor(options.jobs) as pool:
-        runner = Runner(Path(folder), options.jobs)
+        lines = options.lines or Path(folder) / "lines"
+        if not lines.exists():
+            say("all tests run once without a mutant, to see which lines they run")
+            Reached.record(lines, options.jobs)
+        runner = Runner(Path(folder), options.jobs, Reached(lines))
         for number, (mutant, killer) in enumerate(zip(candidates, pool.map(runner.kill, candidates), strict=True), 1):
             by_stage["nobody" if killer is None else killer] += 1
-            say(f"{number:4} {'survives' if killer is None else 'killed'}: {mutant.key} (line {mutant.line})")
+            say(f"{number:4} {'survives' if killer is None else 'killed'}: {mutant.key} (line {mutant.lines[-1]})")
             if killer is None:
                 survivors.append(mutant)
     killed = len(candidates) - len(survivors)

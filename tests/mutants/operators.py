@@ -42,11 +42,14 @@ _SILENT = {"__repr__", "__str__", "__dir__"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: in which module and function, on which line, what stood there and what stands there now."""
+    """One change: in which module and function, on which lines, what stood there and what stands there now.
+
+    ``lines``: from the beginning of the statement on, because that is the line that a tool for coverage may name.
+    """
 
     module: str
     function: str
-    line: int
+    lines: range
     before: str
     after: str
     source: str
@@ -63,14 +66,15 @@ def mutants(module: str, source: str) -> Iterator[Mutant]:
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     data = source.encode()
-    for node, function in _places(ast.parse(source)):
+    for node, function, first in _places(ast.parse(source)):
         low = starts[node.lineno - 1] + node.col_offset
         high = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         for changed in _changes(node):
             text = ast.unparse(changed)
             text = f"({text})" if isinstance(changed, ast.expr) and not isinstance(changed, ast.Constant) else text
             mutated = (data[:low] + text.encode() + data[high:]).decode()
-            yield Mutant(module, function, node.lineno, ast.unparse(node), ast.unparse(changed), mutated)
+            lines = range(first, (node.end_lineno or first) + 1)
+            yield Mutant(module, function, lines, ast.unparse(node), ast.unparse(changed), mutated)
 
 
 def _changes(node: ast.expr | ast.stmt) -> Iterator[ast.expr | ast.stmt]:
@@ -117,16 +121,17 @@ def _is_text(*operands: ast.expr) -> bool:
     )
 
 
-def _places(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
-    """Each expression and statement that may be changed, with the function it stands in."""
-    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
+def _places(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, str, int]]:
+    """Each expression and statement that may be changed, with the function it stands in and its statement's line."""
+    waiting: list[tuple[ast.AST, str, int]] = [(tree, "", 1)]
     while waiting:
-        node, function = waiting.pop()
+        node, function, first = waiting.pop()
+        first = node.lineno if isinstance(node, ast.stmt) else first
         if isinstance(node, ast.expr | ast.stmt) and not isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node, function or "(module)"
+            yield node, function or "(module)", first
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             function = f"{function}.{node.name}".strip(".")
-        waiting += [(child, function) for child in _children(node)]
+        waiting += [(child, function, first) for child in _children(node)]
 
 
 def _children(node: ast.AST) -> list[ast.AST]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+from typing import TYPE_CHECKING
 
 import pytest
+from coverage import CoverageData
 
-from tests.mutants.__main__ import draw, equivalents, stages
-from tests.mutants.operators import mutants
+from tests.mutants.__main__ import Reached, draw, equivalents, near
+from tests.mutants.operators import Mutant, mutants
 from tests.test_coverage_map import modules
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def changes(source: str) -> set[tuple[str, str]]:
@@ -71,7 +76,7 @@ def test_a_draw_is_the_same_again() -> None:
     """A seed draws the same mutants, another seed others, and each module drawn from has tests."""
     drawn = draw(["bamboo"], 20, 1)
     assert drawn == draw(["bamboo"], 20, 1) != draw(["bamboo"], 20, 2)
-    assert all(len(stages(mutant.module)) == 3 for mutant in drawn)
+    assert all(near(mutant.module)[0] for mutant in drawn)
 
 
 @pytest.mark.slow
@@ -81,3 +86,30 @@ def test_each_equivalent_mutant_has_a_reason() -> None:
     assert all(known.values())
     there = {mutant.key for name, path in modules().items() for mutant in mutants(name, path.read_text())}
     assert known.keys() <= there
+
+
+def test_the_tests_that_run_a_line(tmp_path: Path) -> None:
+    """Of a mutant those tests are taken that run its statement, its module's first; all where importing runs it."""
+    path, other = str(modules()["bamboo.lipmaa"]), "tests/store/test_a.py::test_b[x::y|z]|run"
+    data = CoverageData(str(tmp_path / "lines"))
+    for context, lines in {
+        "": [1, 2],
+        other: [2, 10],
+        "tests/bamboo/test_a.py::test_c|run": [10],
+        "tests/bamboo/test_lipmaa.py::test_d[0]|setup": [10],
+        "tests/bamboo/test_lipmaa.py::test_d[1]|run": [11],
+    }.items():
+        data.set_context(context)
+        data.add_lines({path: lines})
+    data.write()
+
+    def mutant(*lines: int) -> Mutant:
+        return Mutant("bamboo.lipmaa", "f", range(lines[0], lines[-1] + 1), "1", "2", "")
+
+    reached = Reached(tmp_path / "lines")
+    assert reached.tests(mutant(10, 11)) == [
+        "tests/bamboo/test_lipmaa.py::test_d",
+        "tests/bamboo/test_a.py::test_c",
+        "tests/store/test_a.py::test_b",
+    ]
+    assert reached.tests(mutant(2)) is reached.tests(mutant(12)) is None

@@ -91,8 +91,8 @@ def handed_over() -> int:
 class _Background:
     """The thread. It is started when there is something to do, and ends with the process; a fork has its own.
 
-    A fork waits until the thread is between two works, each of which hashes at most a mebibyte. Otherwise the new
-    process would have a payload that is half hashed, and a lock that nobody ever releases.
+    A fork waits until the thread has finished what it is just doing, and that hashes at most a mebibyte. Otherwise the
+    new process would have a payload that is half hashed, and a lock that no thread releases.
     """
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ import random
 import tracemalloc
 from hashlib import blake2b
 from typing import BinaryIO, cast
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from culm.bamboo import Entry, ForkProof, encode_varu64
 from culm.errors import EncodingError, MalformedEntry, Place, Truncated
+from culm.store import files
 from culm.store.files import (
     MAGIC,
     BundleWriter,
@@ -94,6 +96,26 @@ def records(data: bytes | BinaryIO) -> list[tuple[object, ...]]:
     """All records of a file."""
     stream = io.BytesIO(data) if isinstance(data, bytes) else data
     return [summary(record) for record in read_records(stream)]
+
+
+def place_of(entry: Entry) -> bytes:
+    """What a payload's frame begins with."""
+    return entry.author + encode_varu64(entry.log_id) + encode_varu64(entry.seq)
+
+
+_FRAMES = [
+    *(frame(1, entry.encoded) for entry in LOG.entries),
+    *(frame(1, entry.encoded) + frame(2, place_of(entry) + LOG.payloads[entry.hash]) for entry in LOG.entries),
+    *(frame(2, place_of(entry) + LOG.payloads[entry.hash]) for entry in LOG.entries),
+    frame(2, place_of(LOG.entries[0]) + b"other"),  # payload of another size than its entry's
+    frame(2, place_of(LOG.entries[1])[:-1]),
+    frame(1, LOG.entries[0].encoded + b"x"),
+    frame(1, b""),
+    frame(2, bytes(32) + b"\xf8\x01\x01"),  # a number that is not as short as it can be
+    frame(2, place_of(LOG.entries[2]), 2**63),
+    frame(4, b"unknown"),
+    bytes.fromhex("01f805") + b"later",
+]
 
 
 # -- plain -----------------------------------------------------------------------------------------------------
@@ -293,6 +315,33 @@ def test_payloads_that_are_not_read_are_skipped() -> None:
                 next(iter(record.payload), None)
 
         assert [found[1] for found in records(data)] == offsets == halves
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(st.sampled_from(range(len(_FRAMES))), max_size=12),
+    st.none() | st.tuples(st.integers(0, 2000), st.integers(1, 255)),
+    st.none() | st.integers(0, 2000),
+)
+def test_small_frames_at_once(chosen: list[int], flip: tuple[int, int] | None, cut: int | None) -> None:
+    """Frames that are read many at a time give the records, offsets and errors that they give one by one."""
+    data = bytearray(sealed(*(_FRAMES[number] for number in chosen)))
+    if flip is not None:
+        data[flip[0] % len(data)] ^= flip[1]
+    damaged = bytes(data[:cut])
+    with patch.object(files, "_small_frames", lambda *_: iter(())):
+        one_by_one = _all(damaged)
+    assert _all(damaged) == one_by_one
+
+
+def _all(data: bytes) -> list[object]:
+    """All records of a file, and the error at the end."""
+    found: list[object] = []
+    try:
+        found.extend(map(summary, read_records(io.BytesIO(data))))
+    except EncodingError as error:
+        found.append((type(error), str(error), error.offset))
+    return found
 
 
 def test_large_payloads_in_little_memory() -> None:

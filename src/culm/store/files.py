@@ -19,15 +19,16 @@ Use a record's payload before you ask for the next record: bytes that you did no
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import BinaryIO, TypeVar
 
 from culm.bamboo import MAX_ENTRY_BYTES, Entry, ForkProof, decode_varu64, encode_varu64
 from culm.bamboo.entry import AUTHOR_BYTES
-from culm.bamboo.many import entries_followed
+from culm.bamboo.many import entries_apart, entries_followed
 from culm.bamboo.varu64 import MAX_VARU64_BYTES
-from culm.errors import EncodingError, MalformedEntry, Place, Truncated
+from culm.errors import EncodingError, InvalidEntry, MalformedEntry, Place, Truncated
 
 _T = TypeVar("_T")
 
@@ -139,7 +140,7 @@ class PayloadRecord:
 
     offset: int
     place: Place
-    payload: PayloadBytes
+    payload: PayloadBytes | PayloadAtHand
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +222,14 @@ def _whole_ones(source: _Source) -> Iterator[EntryRecord]:
 
 def _read_bundle(source: _Source, end: int | None = None, known: bytes = b"") -> Iterator[Record]:
     while source.offset != end:
+        yield from _small_frames(source, end)
         offset = source.offset
-        checksum = known or source.checksum.digest()
+        if offset == end:
+            return
+        before = source.checksum.copy()
         kind, length = _frame_head(source)
         if kind == _END:
+            checksum = known or before.digest()
             found = source.take(_CHECKSUM_BYTES) if length == _CHECKSUM_BYTES else b""
             if length == _CHECKSUM_BYTES and len(found) < length:
                 raise FileCut("the file is cut short: the bundle's checksum is not complete", source.offset)
@@ -242,6 +247,65 @@ def _read_bundle(source: _Source, end: int | None = None, known: bytes = b"") ->
             payload = PayloadBytes(source, size)
             yield PayloadRecord(offset, place, payload)
             payload.skip()
+
+
+def _small_frames(source: _Source, end: int | None) -> Iterator[EntryRecord | PayloadRecord]:
+    """The next entries and their payloads, as far as they are in memory as a whole and nothing is wrong with them.
+
+    What they end at is looked at by itself: a large payload, one that does not follow its entry, a proof, a fault.
+    """
+    while True:
+        data, begin = source.window(), source.offset
+        frames = _frames_in(data, len(data) if end is None else min(len(data), end - begin))
+        records: list[EntryRecord | PayloadRecord] = []
+        entries = _decodable([data[low:high] for kind, _, low, high in frames if kind == _ENTRY])
+        entry, place = None, b""
+        for kind, at, low, high in frames:
+            if kind == _ENTRY:
+                entry = next(entries, None)
+                if entry is None:
+                    break
+                place = entry.author + encode_varu64(entry.log_id) + encode_varu64(entry.seq)
+                records.append(EntryRecord(begin + at, entry, None))
+            elif entry is not None and data.startswith(place, low, high):
+                payload = PayloadAtHand(data[low + len(place) : high])
+                records.append(PayloadRecord(begin + at, entry.place, payload))
+            else:
+                break
+        else:
+            at = frames[-1][-1] if frames else 0
+        if not records:
+            return
+        source.take(at)
+        yield from records
+
+
+def _frames_in(data: bytes, end: int) -> list[tuple[int, int, int, int]]:
+    """The frames of entries and payloads in front: kind, where the frame begins, where its value begins and ends."""
+    frames = []
+    at = 0
+    while at + 1 < end and (kind := data[at]) in (_ENTRY, _PAYLOAD):
+        try:
+            length, low = decode_varu64(data, at + 1)
+        except EncodingError:
+            break
+        high = low + length
+        if high > end:
+            break
+        frames.append((kind, at, low, high))
+        at = high
+    return frames
+
+
+def _decodable(encoded: list[bytes]) -> Iterator[Entry]:
+    """The entries up to the first that is none."""
+    try:
+        entries = entries_apart(encoded)
+    except InvalidEntry:
+        with suppress(InvalidEntry):
+            yield from map(Entry.decode, encoded)
+    else:
+        yield from entries
 
 
 def _frame_head(source: _Source) -> tuple[int, int]:

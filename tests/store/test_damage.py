@@ -101,7 +101,7 @@ def ask_for_one(store: SQLiteStore, name: tuple[bytes, int]) -> Iterator[Callabl
         lambda: [store.get(Place(*name, seq)) for seq in range(1, 15)],
         lambda: [list(store.payload(stored)) for stored in store.entries(name)],
         lambda: [list(store.payload_rest(sendable)) for sendable in store.sendables(name, 1, 99, 99)],
-        lambda: (store.missing(name, 30), store.waiting(name), store.forgotten(name)),
+        lambda: (store.missing(name, 30), store.waiting(name, 30), store.forgotten(name, 30)),
         lambda: (store.held(*name), store.offer(name)),
         page,
     )

@@ -23,6 +23,7 @@ from culm.errors import (
     PayloadMismatch,
     PayloadSizeMismatch,
     Place,
+    StoreDamaged,
 )
 from culm.store import ImportReport, PayloadState, SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
@@ -158,6 +159,24 @@ def test_bundle_round_trip(store: SQLiteStore, target: SQLiteStore) -> None:
     assert (26, 7, []) == (report.added, report.waiting, report.refused)
     assert list(store.fork_proofs()) == list(target.fork_proofs())
     assert [] == target.verify().problems
+
+
+def test_a_damaged_proof_is_left_out(store: SQLiteStore, target: SQLiteStore) -> None:
+    """A fork proof that changed on the disk is named and not exported; who asks for no names gets an error."""
+    forked = build_log(5, seed=2)
+    store.add([*forked.items(), (forked.make(5, b"another branch"), None)])
+    with database_of(store).transaction() as connection:
+        (first,) = connection.execute("SELECT first FROM forks").fetchone()
+        connection.execute("UPDATE forks SET first = ?", (first[:-1] + bytes([first[-1] ^ 1]),))
+    told: list[tuple[Place, str]] = []
+    stream = io.BytesIO()
+    export_bundle(store, names(store), stream, lambda place, error: told.append((place, str(error))))
+
+    ((place, reason),) = told
+    assert (forked.entries[4].place, True) == (place, "the proof of the fork" in reason)
+    assert [] == run(target, stream.getvalue()).refused
+    with pytest.raises(StoreDamaged, match="the proof of the fork"):
+        bundled(store)
 
 
 @pytest.mark.slow

@@ -294,6 +294,14 @@ def test_a_damaged_record_index(filled: SQLiteStore, statement: str, problem: st
     assert problem in " ".join(reason for _, reason in filled.verify().problems)
 
 
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_record_index_without_beginning(filled: SQLiteStore, kind: int) -> None:
+    """The first block is there in every store, also in an empty one: without it the file is damaged."""
+    tamper(filled, f"DELETE FROM record_blocks WHERE kind = {kind}")
+    with pytest.raises(StoreDamaged, match="the beginning of its record index is missing"):
+        filled.verify()
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -62,6 +62,15 @@ def test_strings_as_cbor2_has_them(value: bytes, as_text: bool) -> None:
     assert (bytes(found), text, end) == (value, as_text, len(out))
 
 
+@pytest.mark.parametrize("number", [-1, 1 << 64])
+def test_heads_have_numbers_of_64_bits(number: int) -> None:
+    """What has no place in a head is refused, and nothing is written."""
+    out = bytearray()
+    with pytest.raises(ValueError, match="is not an unsigned 64-bit integer"):
+        push_head(out, ARRAY, number)
+    assert not out
+
+
 @given(st.lists(U64, max_size=40))
 def test_arrays_as_cbor2_has_them(numbers: list[int]) -> None:
     """Arrays of integers are what cbor2 writes."""

@@ -200,12 +200,12 @@ class LogQueries:
             spans.append((low, high))
         return spans
 
-    def waiting(self, log: Log, limit: int = 1000) -> list[int]:
+    def waiting(self, log: Log, limit: int) -> list[int]:
         """The first ``limit`` numbers of entries of a log that wait for their path, ascending."""
         query = f"SELECT DISTINCT seq FROM entries WHERE {OF_LOG} AND {IS_WAITING} ORDER BY seq LIMIT ?"
         return [from_sql(seq) for (seq,) in self._database.read(query, (*log_key(log), limit), SEQ)]
 
-    def forgotten(self, log: Log, limit: int = 1000) -> list[Run]:
+    def forgotten(self, log: Log, limit: int) -> list[Run]:
         """The first ``limit`` runs of verified entries of a log whose payload was forgotten, ascending."""
         # That they are incomplete says nothing new, but lets SQLite use the partial index.
         condition = f"{OF_LOG} AND {IS_VERIFIED} AND {IS_INCOMPLETE} AND {IS_FORGOTTEN}"

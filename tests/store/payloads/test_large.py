@@ -42,6 +42,17 @@ def folder(store: SQLiteStore) -> Folder:
     return Folder(store.path)
 
 
+def test_another_process_makes_the_folder_just_before(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes may make the folder of their first payloads at the same moment."""
+    made = folder(store)
+    made.path.mkdir()
+    answers = iter([False])  # when we look, before the other process has made it
+    is_dir = type(made.path).is_dir
+    monkeypatch.setattr(type(made.path), "is_dir", lambda path: next(answers, None) is None and is_dir(path))
+    assert (made.path / made.create()).is_file()
+
+
+
 def held(store: SQLiteStore, log: LogBuilder, seq: int) -> tuple[PayloadState, bytes]:
     """The state of a payload and its bytes."""
     stored = store.get(log.entries[seq - 1].place)

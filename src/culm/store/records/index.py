@@ -517,7 +517,7 @@ def problems(connection: sqlite3.Connection) -> list[str]:
 
 
 def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:
-    """How many blocks have other sums than their records add up to."""
+    """How many blocks have other sums than their records add up to. ``check_kinds`` has seen that there is a first."""
     query = "SELECT first, count, total, held_count, held_total FROM record_blocks WHERE kind = ? ORDER BY first"
     blocks = all_rows(connection.execute(query, (kind,)), BYTES, *_SUMS)
     sums = [Sums() for _ in blocks]
@@ -525,6 +525,5 @@ def _wrong_blocks(connection: sqlite3.Connection, kind: Kind) -> int:
     for key, ref in every_record(connection, kind):
         while number + 1 < len(blocks) and blocks[number + 1][0] <= key:
             number += 1
-        if number < len(blocks):
-            sums[number].merge(_sums_of_one(key_id(key), ref & 1))
+        sums[number].merge(_sums_of_one(key_id(key), ref & 1))
     return sum(found.row() != tuple(block[1:]) for found, block in zip(sums, blocks, strict=True))

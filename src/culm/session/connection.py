@@ -290,7 +290,7 @@ class Connection(UntimedConnection[Event]):
     @property
     def most_asked(self) -> int:
         """How many heads can be asked for at once, so that the names fit into an answer."""
-        return max(1, min(self._room // ID_BYTES, 1000))
+        return min(self._room // ID_BYTES, 1000)
 
     def name(self, offers: list[Offer]) -> None:
         """Name logs that differ: the caller of its own accord, the listener in answer to ``Asked``."""

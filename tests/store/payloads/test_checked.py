@@ -199,6 +199,7 @@ def test_bounded_reading(place: Path, log: LogBuilder, monkeypatch: pytest.Monke
         for at in range(0, len(LARGE), 60_000):
             assert LARGE[at : at + 60_000] == store.payload_slice(stored.id, at, 60_000)
         assert len(LARGE) == count[0]
+        assert not database_of(store).stretches, "what was read to its end stays in memory"
 
 
 @pytest.mark.parametrize("sizes", [[1], [5, MIB - 5], [MIB, MIB], [MIB + 1], [3, 2 * MIB, 9]])

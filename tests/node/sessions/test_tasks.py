@@ -11,6 +11,7 @@ import pytest
 
 from culm.errors import NetworkError, StoreError
 from culm.node.sessions.tasks import run_together
+from culm.node.surroundings import clock
 from tests.node.links import run, stream_pair
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ class Closing:
     def __init__(self) -> None:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waited = asyncio.Event()
+        self.transport = self
+        self.is_cut = False
+
+    def abort(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_cut = True
 
     def close(self) -> None:
         """It is under way."""
@@ -82,6 +89,30 @@ def test_whoever_is_to_stop_stops() -> None:
         return task.cancelled()
 
     assert run(main)
+
+
+@pytest.mark.parametrize("answers", ["never", "with an error", "in time"])
+def test_a_peer_that_does_not_close_is_cut(answers: str) -> None:
+    """A connection is closed within a second, or cut: a peer that does not answer holds no descriptor for longer."""
+
+    async def nothing() -> None:
+        pass
+
+    async def main() -> tuple[bool, float]:
+        writer: Any = Closing()
+        began = clock()
+        task = asyncio.create_task(run_together(nothing(), writer=writer, flush=nothing))
+        await writer.waited.wait()
+        if answers == "with an error":
+            writer.closed.set_exception(ConnectionResetError())
+        elif answers == "in time":
+            writer.closed.set_result(None)
+        await task
+        return writer.is_cut, clock() - began
+
+    is_cut, seconds = run(main)
+    assert is_cut == (answers != "in time")
+    assert seconds == pytest.approx(1.0 if answers == "never" else 0.0, abs=0.01)
 
 
 @pytest.mark.parametrize("cancelled", [None, "while it runs", "while what came is kept"])

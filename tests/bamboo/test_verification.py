@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.bindings import crypto_scalarmult_ed25519_base_noclamp
 
+from culm import native
 from culm.bamboo import (
     Entry,
     Identity,
@@ -19,6 +20,7 @@ from culm.bamboo import (
     check_payload,
     check_signature,
     is_authentic,
+    verification,
     yamf_hash,
 )
 from culm.bamboo.entry import encode_unsigned
@@ -115,6 +117,32 @@ def test_ahead(threads: int | None) -> None:
         assert verdicts == [is_authentic(entry) for entry in batch]
         assert len(made) <= number + 2
     assert made == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("core", "processors", "threads"), [(True, 4, 3), (True, 1, 1), (True, None, 1), (False, 4, 4)]
+)
+def test_a_caller_with_work_keeps_a_processor(
+    core: bool, processors: int | None, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of the native core leave a processor to a caller that works meanwhile; slower checks take them all."""
+    asked: list[int] = []
+
+    class Pool:
+        """Does all at once."""
+
+        map = staticmethod(map)
+
+    def pool(number: int) -> Pool:
+        asked.append(number)
+        return Pool()
+
+    monkeypatch.setattr("os.cpu_count", lambda: processors)
+    monkeypatch.setattr(verification, "_pool", pool)
+    monkeypatch.setattr(verification, "_check_chunk", lambda entries: [True] * len(entries))
+    monkeypatch.setattr(native, "core", object() if core else None)
+    assert verification.start_checking(LOG.entries, beside_work=True)() == [True] * 40
+    assert asked == [threads]
 
 
 def test_payload() -> None:

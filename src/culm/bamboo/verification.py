@@ -103,10 +103,19 @@ def are_authentic(entries: Sequence[Entry], threads: int | None = None) -> list[
     return start_checking(entries, threads)()
 
 
-def start_checking(entries: Sequence[Entry], threads: int | None = None) -> Callable[[], list[bool]]:
-    """Begin ``are_authentic`` on other threads; the function returned waits for its end, and gives the verdicts."""
-    threads = threads or os.cpu_count() or 1
-    size = _CHUNK if native.core is None or not _batches else _large_chunk(len(entries), threads)
+def start_checking(
+    entries: Sequence[Entry], threads: int | None = None, *, beside_work: bool = False
+) -> Callable[[], list[bool]]:
+    """Begin ``are_authentic`` on other threads; the function returned waits for its end, and gives the verdicts.
+
+    ``beside_work``: the caller has more to do meanwhile than batches of the native core take, so a processor is left to
+    it. Without that core the check takes longest, and gets all of them.
+    """
+    in_batches = native.core is not None and _batches
+    if threads is None:
+        cores = os.cpu_count() or 1
+        threads = max(1, cores - 1) if beside_work and in_batches else cores
+    size = _large_chunk(len(entries), threads) if in_batches else _CHUNK
     chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
     checks = _pool(threads).map(_check_chunk, chunks)
     return lambda: [verdict for chunk in checks for verdict in chunk]

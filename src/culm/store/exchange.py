@@ -153,7 +153,7 @@ class Importer:
         """Have the batch's signatures checked, and store the batch before it meanwhile."""
         self._bytes += self._batch_bytes
         batch, self._batch, self._batch_bytes = self._batch, [], 0
-        checks = start_checking([entry for entry, _ in batch]) if batch else None
+        checks = start_checking([entry for entry, _ in batch], beside_work=True) if batch else None
         self._store_checked()
         if checks is not None:
             self._checked = batch, checks

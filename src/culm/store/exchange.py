@@ -24,6 +24,7 @@ from culm.store.entries import Damaged
 from culm.store.files import (
     BundleWriter,
     EntryRecord,
+    PayloadAtHand,
     PayloadRecord,
     ProofRecord,
     Record,
@@ -88,16 +89,25 @@ class Importer:
     def take(self, entry: Entry, payload: Iterable[bytes] | None) -> None:
         """Import an entry with its payload (None: not at hand). Call ``flush`` behind the last one."""
         self._last = entry
-        self._batch.append((entry, None))
-        if payload is not None and entry.size <= _WHOLE_BYTES:
+        if isinstance(payload, PayloadAtHand):
+            self._batch.append((entry, payload.whole))
+            self._batch_bytes += entry.size
+        else:
+            self._batch.append((entry, None))
+            if payload is not None:
+                self._take_from_stream(entry, payload)
+        if len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
+            self._go_on()
+
+    def _take_from_stream(self, entry: Entry, payload: Iterable[bytes]) -> None:
+        """Take the payload of the entry that is the last of the batch."""
+        if entry.size <= _WHOLE_BYTES:
             self._batch[-1] = (entry, b"".join(payload))  # if the file ends inside, the entry alone is in the batch
             self._batch_bytes += entry.size
-        elif payload is not None:
+        else:
             self.flush()
             if self._store.get(entry.place) is not None:
                 self._take_payload(entry.place, payload, entry.size)
-        if len(self._batch) >= _BATCH_ENTRIES or self._batch_bytes >= _BATCH_BYTES:
-            self._go_on()
 
     def _joined(self, record: PayloadRecord) -> bool:
         """Join a small payload to the entry right before it, to store both together; whether that was possible."""

@@ -20,9 +20,8 @@ Use a record's payload before you ask for the next record: bytes that you did no
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from culm.bamboo import MAX_ENTRY_BYTES, Entry, ForkProof, decode_varu64, encode_varu64
 from culm.bamboo.entry import AUTHOR_BYTES
@@ -88,14 +87,20 @@ class _Source:
 
 
 class PayloadAtHand:
-    """As ``PayloadBytes``, for a payload that was read with its entry. It stays readable."""
+    """As ``PayloadBytes``, for a payload that was read with its entry. It stays readable; ``whole`` has all of it."""
 
-    def __init__(self, payload: bytes) -> None:
-        self._payload = payload
-        self.size = len(payload)
+    __slots__ = ("whole",)
+
+    def __init__(self, whole: bytes) -> None:
+        self.whole = whole
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return len(self.whole)
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter((self._payload,) if self._payload else ())
+        return iter((self.whole,) if self.whole else ())
 
     def skip(self) -> None:
         """Nothing is left in the stream."""
@@ -125,8 +130,7 @@ class PayloadBytes:
             pass
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRecord:
+class EntryRecord(NamedTuple):
     """An entry at byte ``offset`` of the file, with its payload if the payload follows."""
 
     offset: int
@@ -134,8 +138,7 @@ class EntryRecord:
     payload: PayloadBytes | PayloadAtHand | None
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadRecord:
+class PayloadRecord(NamedTuple):
     """A payload for the entry at ``place``."""
 
     offset: int
@@ -143,8 +146,7 @@ class PayloadRecord:
     payload: PayloadBytes | PayloadAtHand
 
 
-@dataclass(frozen=True, slots=True)
-class ProofRecord:
+class ProofRecord(NamedTuple):
     """A fork proof, whose signatures are not checked yet."""
 
     offset: int

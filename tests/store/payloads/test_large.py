@@ -52,7 +52,6 @@ def test_another_process_makes_the_folder_just_before(store: SQLiteStore, monkey
     assert (made.path / made.create()).is_file()
 
 
-
 def held(store: SQLiteStore, log: LogBuilder, seq: int) -> tuple[PayloadState, bytes]:
     """The state of a payload and its bytes."""
     stored = store.get(log.entries[seq - 1].place)

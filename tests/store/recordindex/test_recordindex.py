@@ -13,6 +13,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from culm.errors import ConfigError, StoreDamaged, StoreMissing
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.negentropy.codec import INFINITY
 from culm.store import View
-from culm.store.recordindex import IndexStorage
+from culm.store.recordindex import IndexStorage, storage
 from culm.store.recordindex.compare import compare
 from culm.store.recordindex.manifest import BLOCK, FENCE, IndexFile, read_manifest, write_manifest
 from culm.store.recordindex.writer import FileWriter
@@ -367,6 +368,29 @@ def test_files_that_are_cut_or_gone(tmp_path: Path) -> None:
         IndexStorage(folder)
 
 
+@pytest.mark.parametrize("wrong", ["two keys change places", "the last key belongs behind the next block"])
+def test_keys_that_do_not_ascend(tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block whose checksum fits and whose keys are out of order is refused: searching it would give wrong answers."""
+    folder = tmp_path / "i"
+    make_index(folder, random_items(60, 8), block_records=8).close()
+    file = read_manifest(folder).files[0]
+    path = folder / file.name
+    data = path.read_bytes()
+    (_, first, *_), (_, second, *_) = (BLOCK.unpack_from(data, file.table_at + at * BLOCK.size) for at in range(2))
+    assert second - first > 3
+    right = data[: (second - first) * 40]
+    keys = [right[at : at + 40] for at in range(0, len(right), 40)]
+    if wrong == "two keys change places":
+        keys[1], keys[2] = keys[2], keys[1]
+    else:
+        keys[-1] = b"\xff" * 40
+    damaged = b"".join(keys)
+    path.write_bytes(damaged + data[len(damaged) :])
+    monkeypatch.setattr(storage, "crc32", lambda data: crc32(right if data == damaged else data))
+    with pytest.raises(StoreDamaged, match="damaged"):
+        read_all(folder)
+
+
 def test_a_file_that_is_cut_while_it_is_used(tmp_path: Path) -> None:
     """What happens to a file behind our back is an error, too, and no signal that ends the process."""
     folder = tmp_path / "i"
@@ -490,7 +514,7 @@ _CHILD = """
 import sys
 from culm.negentropy import Negentropy
 from culm.store.recordindex.compare import compare
-from culm.store.recordindex import IndexStorage
+from culm.store.recordindex import IndexStorage, storage
 with open("/proc/self/clear_refs", "w") as file:  # the parent's peak is not ours
     file.write("5")
 def peak():

@@ -91,15 +91,16 @@ def test_writing_while_reading(store: SQLiteStore) -> None:
     assert [10, 11, 12, 13] == [summary.log_id for summary in store.logs()][3:]
 
 
-def test_a_long_log_in_little_memory_of_the_view(store: SQLiteStore) -> None:
+def test_a_long_log_in_little_memory_of_the_view(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that comes in several transactions is verified as one."""
+    monkeypatch.setattr(store_module, "_BATCH_ENTRIES", 100)
     builder = LogBuilder(Identity(bytes(32)))
-    for at in range(2 * store_module._BATCH_ENTRIES + 10):
+    for at in range(210):
         builder.append(b"%d" % at)
     report = store.add(builder.items(), authenticated=True)
 
-    assert (2010, 0) == (report.added, report.waiting)
-    assert [2010] == [offer.newest for offer in store.offers()]
+    assert (210, 0) == (report.added, report.waiting)
+    assert [210] == [offer.newest for offer in store.offers()]
 
 
 def test_transactions_end_when_they_hold_many_bytes(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:

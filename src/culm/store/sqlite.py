@@ -49,7 +49,7 @@ from culm.types import Buffer, Log
 
 Item = tuple[Entry, Buffer | None]
 
-_BATCH_ENTRIES = 1000  # of one transaction: other writers wait meanwhile, about 50 ms
+_BATCH_ENTRIES = 2000  # of one transaction: other writers wait meanwhile, about 50 ms
 _BATCH_BYTES = 8 * 1024 * 1024  # of payloads after which a transaction takes no more entries, for the same reason
 _EMPTY_PAYLOAD = yamf_hash(b"")
 

@@ -50,37 +50,45 @@ class _Source:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._buffer = b""
+        self._at = 0  # what is before it in the buffer was taken
         self._ahead = _PIECE
         self.checksum = blake2b(digest_size=_CHECKSUM_BYTES)
         self.offset = 0
 
-    def peek(self, size: int) -> bytes:
-        """The next ``size`` bytes, which stay in the stream; fewer only at its end."""
+    def _fill(self, size: int) -> None:
+        """Have so many bytes in the buffer, fewer only at the end of the stream."""
+        if len(self._buffer) - self._at >= size:
+            return
+        self._buffer, self._at = self._buffer[self._at :], 0
         while len(self._buffer) < size:
             more = self._stream.read(max(_PIECE, size - len(self._buffer)))
             if not more:
                 break
             self._buffer += more
-        return self._buffer[:size]
 
-    def window(self) -> bytes:
-        """The next bytes, which stay in the stream; none only at its end.
+    def peek(self, size: int) -> bytes:
+        """The next ``size`` bytes, which stay in the stream; fewer only at its end."""
+        self._fill(size)
+        return self._buffer[self._at : self._at + size]
+
+    def window(self) -> tuple[bytes, int]:
+        """The next bytes, which stay in the stream, and where they begin; none only at its end.
 
         More of them each time, because a reader of a single record should not wait for half a megabyte.
         """
-        self.peek(self._ahead)
+        self._fill(self._ahead)
         self._ahead = min(_WINDOW, 2 * self._ahead)
-        return self._buffer
+        return self._buffer, self._at
 
     def skip(self, size: int) -> None:
         """Pass bytes that ``window`` gave; the checksum leaves them out."""
-        self._buffer = self._buffer[size:]
+        self._at += size
         self.offset += size
 
     def take(self, size: int) -> bytes:
         """The next ``size`` bytes; fewer only at the end of the stream."""
         data = self.peek(size)
-        self._buffer = self._buffer[len(data) :]
+        self._at += len(data)
         self.checksum.update(data)
         self.offset += len(data)
         return data
@@ -213,7 +221,12 @@ def _read_plain(source: _Source) -> Iterator[EntryRecord]:
 
 def _whole_ones(source: _Source) -> Iterator[EntryRecord]:
     """The next records that fit into memory with their payloads; none in front of a large payload, or a fault."""
-    while found := entries_followed(data := source.window()):
+    while True:
+        buffer, start = source.window()
+        data = buffer[start:]
+        found = entries_followed(data)
+        if not found:
+            return
         begin, end = source.offset, 0
         for at, entry in found:
             behind = at + len(entry.encoded)
@@ -257,45 +270,56 @@ def _small_frames(source: _Source, end: int | None) -> Iterator[EntryRecord | Pa
     What they end at is looked at by itself: a large payload, one that does not follow its entry, a proof, a fault.
     """
     while True:
-        data, begin = source.window(), source.offset
-        frames = _frames_in(data, len(data) if end is None else min(len(data), end - begin))
+        data, start = source.window()
+        begin = source.offset - start  # of the buffer, in the file
+        frames = _frames_in(data, start, len(data) if end is None else min(len(data), end - begin))
+        entries = _decodable([data[frame.low : frame.high] for frame in frames if frame.kind == _ENTRY])
         records: list[EntryRecord | PayloadRecord] = []
-        entries = _decodable([data[low:high] for kind, _, low, high in frames if kind == _ENTRY])
-        entry, place = None, b""
-        for kind, at, low, high in frames:
-            if kind == _ENTRY:
-                entry = next(entries, None)
-                if entry is None:
-                    break
-                place = entry.author + encode_varu64(entry.log_id) + encode_varu64(entry.seq)
-                records.append(EntryRecord(begin + at, entry, None))
-            elif entry is not None and data.startswith(place, low, high):
-                payload = PayloadAtHand(data[low + len(place) : high])
-                records.append(PayloadRecord(begin + at, entry.place, payload))
-            else:
+        at = start
+        entry: Entry | None = None
+        for kind, low, high in frames:
+            if kind == _PAYLOAD and entry is not None:
+                records.append(PayloadRecord(begin + at, entry.place, PayloadAtHand(data[low:high])))
+            elif (entry := next(entries, None)) is None:
                 break
-        else:
-            at = frames[-1][-1] if frames else 0
+            else:
+                records.append(EntryRecord(begin + at, entry, None))
+            at = high
         if not records:
             return
-        source.take(at)
+        source.take(at - start)
         yield from records
 
 
-def _frames_in(data: bytes, end: int) -> list[tuple[int, int, int, int]]:
-    """The frames of entries and payloads in front: kind, where the frame begins, where its value begins and ends."""
-    frames = []
-    at = 0
+class _Frame(NamedTuple):
+    """A frame in memory: its kind, and where its bytes are: those of the entry, or of the payload behind its place."""
+
+    kind: int
+    low: int
+    high: int
+
+
+def _frames_in(data: bytes, at: int, end: int) -> list[_Frame]:
+    """The frames between two offsets, up to the first that is neither an entry nor the payload of the entry before."""
+    frames: list[_Frame] = []
+    place = b""  # what the payload of the last entry begins with
     while at + 1 < end and (kind := data[at]) in (_ENTRY, _PAYLOAD):
         try:
             length, low = decode_varu64(data, at + 1)
+            at = high = low + length
+            if high > end:
+                break
+            if kind == _ENTRY:
+                _, behind = decode_varu64(data, low + 1 + AUTHOR_BYTES)
+                _, behind = decode_varu64(data, behind)
+                place = data[low + 1 : behind]
+            elif not place or not data.startswith(place, low, high):
+                break
+            else:
+                low += len(place)
         except EncodingError:
             break
-        high = low + length
-        if high > end:
-            break
-        frames.append((kind, at, low, high))
-        at = high
+        frames.append(_Frame(kind, low, high))
     return frames
 
 

@@ -190,6 +190,16 @@ def test_a_copy_while_others_write(tmp_path: Path) -> None:
         writer.join()
 
 
+def test_how_far_a_copy_is(full: Culm) -> None:
+    """The bytes of payload files that were copied are told as they grow, and at the end the size of everything."""
+    told: list[int] = []
+    target = full.home.parent / "copy.db"
+    copied = copy_store(full.home / "store.db", target, told.append)
+    assert told == sorted(set(told))
+    assert told[0] <= 1024 * 1024 < told[-1] == 1_100_000 + 1_200_000
+    assert copied.size == told[-1] + target.stat().st_size
+
+
 def test_a_copy_of_what_is_not_whole(full: Culm) -> None:
     """A store that lacks a payload file cannot be backed up: that is said, and no half backup is left."""
     next((full.home / "store.db-payloads").iterdir()).unlink()

@@ -75,6 +75,27 @@ def held(party: Party, log: LogBuilder) -> tuple[PayloadState, bool]:
     return stored.payload_state, log.payloads[stored.entry.hash].startswith(found)
 
 
+def test_who_waits_for_a_payload_hears_of_its_bytes_alone(parties: list[Party], film: LogBuilder) -> None:
+    """A log is said to have grown when bytes of its large payload are stored, and not when something else is."""
+    party, other = parties[0], build_log(1, seed=9, payload_size=10)
+    party.store.add([(film.entries[0], None)])
+    told: list[Log] = []
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda _: None, grew=told.append)
+        for number, event in enumerate(list(pieces(film.entries[0], film.payloads[film.entries[0].hash]))[:3], 1):
+            arrivals.take(event)
+            arrivals.end_of_chunk()
+            await arrivals.flush()
+            assert told == [key(film)] * number
+        take_entry(arrivals, 2, *other.items()[0])
+        arrivals.end_of_chunk()
+        await arrivals.close()
+
+    run(main)
+    assert told == [key(film)] * 3
+
+
 def take_entry(arrivals: Arrivals, number: int, entry: Entry, payload: Any) -> None:
     """An entry came with its payload, in answer to a request."""
     arrivals.take(EntryReceived(number, entry, verified=False))

@@ -346,7 +346,7 @@ def live(folder: Path, url: str, *logs: tuple[bytes, int]) -> Iterator[Path]:
     try:
         yield bob
     finally:
-        client.send_signal(signal.SIGINT)
+        client.terminate()  # not SIGINT: what is started in the background may ignore that
         client.wait()
 
 

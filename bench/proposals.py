@@ -6,7 +6,6 @@ Entries, large payloads raw and compressed, news, a link that is cut, and a line
 from __future__ import annotations
 
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -186,5 +185,5 @@ def _along_a_line(folder: Path, *options: str) -> float:
                 return time.perf_counter() - begin
         finally:
             for process in (last, middle):
-                process.send_signal(signal.SIGINT)
+                process.terminate()
                 process.wait()

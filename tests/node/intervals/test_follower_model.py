@@ -17,6 +17,7 @@ from culm.node.culm.offers import asked_of, lacks, offer_of
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import FollowOptions
+from culm.ranges import Range, RangeSet
 from culm.store import PayloadState
 from tests.models import MARKS, count, models
 from tests.node.holdings import ALL, ENTRY, LENGTH, NO, a_store, fill, holdings, interests, key, whole_log
@@ -24,7 +25,6 @@ from tests.node.interests.test_missing_model import held_tails, needs, tails, wa
 from tests.node.quiet import IntervalEnd, talk
 
 if TYPE_CHECKING:
-    from culm.ranges import Range, RangeSet
     from culm.store import SQLiteStore
     from tests.store.dictionary import LogModel
 
@@ -135,6 +135,18 @@ def _may_have_payload(item: Range, seq: int, newest: int) -> bool:
 
 @models(40)
 @given(ours=holdings(is_forked=False), theirs=holdings(is_forked=False), interest=interests(), limits=LIMITS)
+@example(  # 11 is the newest entry held for a moment, and 12 is in its pool
+    ours=([*[NO] * 34, ALL, *[NO] * 10], 0),
+    theirs=([ENTRY] * 45, 0),
+    interest=RangeSet(
+        [
+            Range(45, 45, sparse=True, payloads=False),
+            Range(33, 39, sparse=True, metadata=False, least_size=4, size_limit=11, forbidden=(34, 35, 36)),
+            Range(11, None, sparse=True, metadata=False, least_size=4, size_limit=11, forbidden=(18, 19, 41)),
+        ]
+    ),
+    limits=Limits(requests=5, window=300, chunk=60),
+)
 def test_what_a_peer_offers(
     ours: tuple[list[str], int], theirs: tuple[list[str], int], interest: RangeSet, limits: Limits | None
 ) -> None:
@@ -166,9 +178,12 @@ def test_what_a_peer_offers(
     waiting = {entry.seq for entry in model.payloads} - entries
     # The size of a payload is not known before its entry is held.
     unknown = {seq for seq in theirs_payloads - entries if any(_may_have_payload(item, seq, newest) for item in items)}
-    # An open path's tail moves with the newest entry held, so that of the first round is asked for, too.
-    ends = tails(items, theirs_entries | found[0], LENGTH) | held_tails(items, entries, LENGTH)
-    needed = metadata | wanted | waiting | unknown | (ends & theirs_entries)
+    first = metadata | wanted | waiting | unknown
+    # An open path's tail moves with the newest entry held. That is another one after each round, and a small window
+    # makes many rounds, so the tail of each entry that comes for its own sake may be asked for, too.
+    moments = [entries, *({seq} for seq in first if seq > max(entries, default=0))]
+    ends = tails(items, theirs_entries | found[0], LENGTH).union(*(held_tails(items, each, LENGTH) for each in moments))
+    needed = first | (ends & theirs_entries)
     assert came <= {below for seq in needed for below in path(seq, 1)}
     assert came & entries <= fetched - payloads  # there is no interval of payloads alone
     check_repeated(asks, serves, len(items))

@@ -95,6 +95,15 @@ class Reached:
         return sorted(found, key=lambda name: (_file(name) not in nearest, package not in _file(name).parents, name))
 
 
+def is_current(lines: Path, *folders: Path) -> bool:
+    """Whether a record of which tests run which lines is there, and no module has changed since.
+
+    Otherwise lines would have moved, and pytest fails for a test that is gone, which would look like a mutant noticed.
+    """
+    newest = max(path.stat().st_mtime for folder in folders for path in folder.rglob("*.py"))
+    return lines.exists() and lines.stat().st_mtime >= newest
+
+
 def _function(context: str) -> str:
     """``tests/test_a.py::test_b[c]|run`` is a context; the empty one is what runs while modules are imported."""
     return context.partition("[")[0].partition("|")[0]
@@ -178,7 +187,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: one a core)"
     )
-    parser.add_argument("--lines", type=Path, help="file that keeps for the next run which tests run which lines")
+    parser.add_argument("--lines", type=Path, help="file that keeps which tests run which lines until a module changes")
     options = parser.parse_args(arguments)
     drawn = draw(options.parts, options.number, options.seed)
     known = equivalents()
@@ -188,7 +197,9 @@ def main(arguments: list[str]) -> int:
     by_stage: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="culm-mutants-") as folder, ThreadPoolExecutor(options.jobs) as pool:
         lines = options.lines or Path(folder) / "lines"
-        if not lines.exists():
+        if not is_current(lines, ROOT / "src", TESTS):
+            lines.parent.mkdir(parents=True, exist_ok=True)
+            lines.unlink(missing_ok=True)
             say("all tests run once without a mutant, to see which lines they run")
             Reached.record(lines, options.jobs)
         runner = Runner(Path(folder), options.jobs, Reached(lines))

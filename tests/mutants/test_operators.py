@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from coverage import CoverageData
 
-from tests.mutants.__main__ import Reached, draw, equivalents, near
+from tests.mutants.__main__ import Reached, draw, equivalents, is_current, near
 from tests.mutants.operators import Mutant, mutants
 from tests.test_coverage_map import modules
 
@@ -113,3 +114,17 @@ def test_the_tests_that_run_a_line(tmp_path: Path) -> None:
         "tests/store/test_a.py::test_b",
     ]
     assert reached.tests(mutant(2)) is reached.tests(mutant(12)) is None
+
+
+def test_a_record_of_lines_counts_until_a_module_changes(tmp_path: Path) -> None:
+    """A record that is missing, or older than any module, says nothing of today's lines and tests."""
+    module, lines = tmp_path / "src" / "a" / "b.py", tmp_path / "lines"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    os.utime(module, (100, 100))
+    assert not is_current(lines, tmp_path / "src")
+    lines.touch()
+    os.utime(lines, (100, 100))
+    assert is_current(lines, tmp_path / "src")
+    os.utime(module, (101, 101))
+    assert not is_current(lines, tmp_path / "src")

@@ -1,11 +1,12 @@
 """``make mutants``: change the code in one place after another, and see whether a test notices.
 
 Coverage says which lines the tests run, not whether they would notice that a line is wrong. So a sample of mutants
-(``tests.mutants.operators``) is drawn with a seed, and each is put into a copy of ``src``. No test can notice a line
-that it does not run; so all tests run once without a mutant, while coverage writes down which lines each of them runs,
-and of each mutant only those tests run that run its line: those of its module first, first with few examples. A line
-that runs when its module is imported concerns all tests. The first failure kills the mutant. One that nothing kills is
-a survivor, unless ``equivalent.txt`` says why it behaves as the code does.
+(``tests.mutants.operators``) is drawn with a seed. No test can notice a line that it does not run; so the quick tests
+run once without a mutant, while coverage writes down which lines each of them runs, and of each mutant only those tests
+run that run its line: those of its module first. Nine of ten are tried in place (``tests.mutants.inplace``), with few
+examples. What survives that, and what changes more than functions, is put into a copy of ``src`` for processes of its
+own, with all examples and all tests of its package. The first failure kills the mutant. One that nothing kills is a
+survivor, unless ``equivalent.txt`` says why it behaves as the code does.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import pytest
 from coverage import CoverageData
 
 from bench.harness import say
+from tests import quick
+from tests.mutants.inplace import InPlace, Verdict
 from tests.mutants.operators import Mutant, mutants
 from tests.test_coverage_map import TESTED_IN, modules, namesakes
 
@@ -44,6 +47,8 @@ _SECONDS_IN_ALL = 3600
 _SEEN_INTO = "not spark and not subprocess and not long and not cluster and not lakehouse"
 # Python's own watchdog also ends a loop in C, which a thread that looks at the clock does not.
 _WATCHED = ["--timeout=0", "-o", f"faulthandler_timeout={_SECONDS}", "-o", "faulthandler_exit_on_timeout=true"]
+_PATIENT = {"CULM_QUICK_SECONDS": str(_SECONDS)}  # A test that is slow today notices no mutant.
+_UNORDERED = ["-p", "no:cacheprovider", "-p", "no:randomly"]
 
 
 class Broken(Exception):
@@ -77,22 +82,27 @@ class Reached:
 
     @staticmethod
     def record(file: Path, jobs: int) -> None:
-        """Run all tests that can be seen into, and write down what they run."""
-        command = [*_pytest(), f"--numprocesses={jobs}", "--dist=loadgroup", "--max-worker-restart=0", "-m", _SEEN_INTO]
+        """Run the quick tests, and write down what they run."""
+        command = [*_pytest(), f"--numprocesses={jobs}", "--max-worker-restart=0", "--quick"]
         command += ["--cov=culm", "--cov-context=test", "--cov-report=", str(TESTS)]
-        environment = {**os.environ, "COVERAGE_FILE": str(file)}
+        environment = {**os.environ, "COVERAGE_FILE": str(file), **_PATIENT}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False, text=True)
         if done.returncode:
             raise Broken(f"the tests fail without a mutant; mend that first:\n{done.stdout[-3000:]}{done.stderr}")
 
-    def tests(self, mutant: Mutant) -> list[str] | None:
-        """The functions that run a mutant's lines, those of its module first. None: all may, or none can be seen to."""
-        contexts = self._data.contexts_by_lineno(str(modules()[mutant.module]))
-        found = {_function(context) for line in mutant.lines for context in contexts.get(line, ())}
-        if not found or "" in found:
-            return None
+    def tests(self, mutant: Mutant) -> dict[str, int]:
+        """The functions that run a mutant's lines: 0 for those of its module, 1 of its package, 2 for others."""
         nearest, package = near(mutant.module)
-        return sorted(found, key=lambda name: (_file(name) not in nearest, package not in _file(name).parents, name))
+        found = sorted(self._contexts(mutant) - {""})
+        return {name: _rank(_file(name), nearest, package) for name in found}
+
+    def is_imported(self, mutant: Mutant) -> bool:
+        """Whether a mutant's lines run when its module is imported, so that they concern all tests."""
+        return "" in self._contexts(mutant)
+
+    def _contexts(self, mutant: Mutant) -> set[str]:
+        contexts = self._data.contexts_by_lineno(str(modules()[mutant.module]))
+        return {_function(context) for line in mutant.lines for context in contexts.get(line, ())}
 
 
 def is_current(lines: Path, *folders: Path) -> bool:
@@ -109,6 +119,10 @@ def _function(context: str) -> str:
     return context.partition("[")[0].partition("|")[0]
 
 
+def _rank(file: Path, nearest: list[Path], package: Path) -> int:
+    return 0 if file in nearest else 1 if package in file.parents else 2
+
+
 def _file(name: str) -> Path:
     return ROOT / name.partition("::")[0]
 
@@ -120,7 +134,7 @@ def near(module: str) -> tuple[list[Path], Path]:
 
 
 def _pytest() -> list[str]:
-    return [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+    return [sys.executable, "-m", "pytest", "-x", "-q", *_UNORDERED]
 
 
 class Runner:
@@ -150,24 +164,23 @@ class Runner:
 
     def _stages(self, mutant: Mutant, file: Path) -> Iterator[tuple[str, list[str]]]:
         """What pytest is called with, one after the other: few examples first."""
-        tests = self._reached.tests(mutant)
-        if tests is not None:
-            file.write_text("\n".join(tests), encoding="utf-8")
-            yield "tests that run the line, few examples", ["--quick", f"@{file}"]
-            yield "tests that run the line", ["-m", _SEEN_INTO, f"@{file}"]
-            return
         nearest, package = near(mutant.module)
-        if nearest:
-            yield "tests of the module", ["--quick", *map(str, nearest)]
-        yield "tests of the package", [str(package)]
-        yield "all tests, few examples", ["--quick", str(TESTS)]
+        tests = self._reached.tests(mutant)
+        concerns_all = self._reached.is_imported(mutant) or not tests
+        if concerns_all and nearest:
+            yield "tests of the module, few examples", ["--quick", *map(str, nearest)]
+        yield "tests of the package", ["-m", _SEEN_INTO, str(package)]
+        if concerns_all:
+            yield "all tests, few examples", ["--quick", str(TESTS)]
+        else:
+            file.write_text("\n".join(tests), encoding="utf-8")
+            yield "tests that run the line", ["-m", _SEEN_INTO, f"@{file}"]
 
     @staticmethod
     def _failed(copy: Path, stage: list[str]) -> bool:
         """Whether tests fail, or do not end."""
         # No bytecode: it is told apart by the second in which a file changed, and two mutants fit into one.
-        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        environment["CULM_QUICK_SECONDS"] = str(_SECONDS)  # A test that is slow today notices no mutant.
+        environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", **_PATIENT}
         command = [*_pytest(), *_WATCHED, *stage]
         try:
             done = subprocess.run(
@@ -193,26 +206,59 @@ def main(arguments: list[str]) -> int:
     known = equivalents()
     candidates = [mutant for mutant in drawn if mutant.key not in known]
     say(f"{len(drawn)} mutants, {len(drawn) - len(candidates)} of them equivalent")
-    survivors: list[Mutant] = []
-    by_stage: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="culm-mutants-") as folder, ThreadPoolExecutor(options.jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="culm-mutants-") as folder:
         lines = options.lines or Path(folder) / "lines"
         if not is_current(lines, ROOT / "src", TESTS):
             lines.parent.mkdir(parents=True, exist_ok=True)
             lines.unlink(missing_ok=True)
-            say("all tests run once without a mutant, to see which lines they run")
+            say("the quick tests run once without a mutant, to see which lines they run")
             Reached.record(lines, options.jobs)
-        runner = Runner(Path(folder), options.jobs, Reached(lines))
-        for number, (mutant, killer) in enumerate(zip(candidates, pool.map(runner.kill, candidates), strict=True), 1):
-            by_stage["nobody" if killer is None else killer] += 1
-            say(f"{number:4} {'survives' if killer is None else 'killed'}: {mutant.key} (line {mutant.lines[-1]})")
-            if killer is None:
-                survivors.append(mutant)
-    killed = len(candidates) - len(survivors)
+        reached = Reached(lines)
+        say(f"{len(candidates)} mutants in place")
+        in_place = in_place_verdicts(candidates, options.jobs, reached)
+        left = [mutant for mutant in candidates if in_place[mutant] is not Verdict.NOTICED]
+        say(f"{len(left)} mutants in processes of their own")
+        by_stage: Counter[str] = Counter({"tests in place": len(candidates) - len(left)})
+        survivors: list[Mutant] = []
+        runner = Runner(Path(folder), options.jobs, reached)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for mutant, killer in zip(left, pool.map(runner.kill, left), strict=True):
+                by_stage[killer or "nobody"] += 1
+                say(f"{'killed' if killer else 'survives'}: {_named(mutant)}")
+                if killer is None:
+                    survivors.append(mutant)
     for stage, count in by_stage.most_common():
         say(f"{count:5} killed by {stage}")
+    killed = len(candidates) - len(survivors)
     say(f"{killed} of {len(candidates)} killed ({killed / max(1, len(candidates)):.1%}); seed {options.seed}")
     return 0 if killed >= LEAST_KILLED * len(candidates) else 1
+
+
+def in_place_verdicts(mutants: list[Mutant], jobs: int, reached: Reached) -> dict[Mutant, Verdict]:
+    """What becomes of mutants in place."""
+    verdicts: dict[Mutant, Verdict] = {}
+
+    def hear(mutant: Mutant, verdict: Verdict) -> None:
+        verdicts[mutant] = verdict
+        say(f"{len(verdicts):4} {verdict.name.lower()}: {_named(mutant)}")
+
+    quick.CPU_SECONDS = _SECONDS
+    trial = InPlace(mutants, jobs, reached.tests, hear)
+    options = ["--quick", "-s", "-q", "--no-header", "--no-summary", *_UNORDERED, "--timeout=0"]
+    options += [
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]  # this module has imported some of the tests' modules
+    code = pytest.main([*options, str(TESTS)], plugins=[trial])
+    if code or len(verdicts) < len(mutants):
+        raise Broken("the tests could not be run in place; make quick says more")
+    for name in trial.failing:
+        say(f"fails without a mutant, so it is left out: {name}")
+    return verdicts
+
+
+def _named(mutant: Mutant) -> str:
+    return f"{mutant.key} (line {mutant.lines[-1]})"
 
 
 if __name__ == "__main__":

@@ -48,11 +48,13 @@ class Verdict(IntEnum):
     OUTSIDE = 2  # it changes more than functions
 
 
-def exchange(mutant: Mutant, functions: list[FunctionType]) -> bool:
-    """Give those of these functions that a mutant changes its code; False if it changes more than functions."""
-    file = modules()[mutant.module]
+def exchange(file: Path, source: str, functions: list[FunctionType]) -> bool:
+    """Give those of these functions that differ in another source of a file their code there.
+
+    False, and nothing is done, if the source changes more than functions.
+    """
     before = compile(file.read_text(encoding="utf-8"), str(file), "exec", dont_inherit=True)
-    after = compile(mutant.source, str(file), "exec", dont_inherit=True)
+    after = compile(source, str(file), "exec", dont_inherit=True)
     pairs = list(_different(before, after))
     found = [
         (function, new)
@@ -198,7 +200,7 @@ def _note(session: pytest.Session, items: list[pytest.Item], noted: Path) -> Ver
 
 
 def _try(session: pytest.Session, mutant: Mutant, functions: list[FunctionType], items: list[pytest.Item]) -> Verdict:
-    if not exchange(mutant, functions):
+    if not exchange(modules()[mutant.module], mutant.source, functions):
         return Verdict.OUTSIDE
     until = time.perf_counter() + _SECONDS
     for _ in _run(items):

@@ -90,7 +90,7 @@ def test_each_equivalent_mutant_has_a_reason() -> None:
 
 
 def test_the_tests_that_run_a_line(tmp_path: Path) -> None:
-    """Of a mutant those tests are taken that run its statement, its module's first; all where importing runs it."""
+    """Of a mutant those tests are taken that run its statement, its module's first; importing may run it, too."""
     path, other = str(modules()["bamboo.lipmaa"]), "tests/store/test_a.py::test_b[x::y|z]|run"
     data = CoverageData(str(tmp_path / "lines"))
     for context, lines in {
@@ -108,12 +108,13 @@ def test_the_tests_that_run_a_line(tmp_path: Path) -> None:
         return Mutant("bamboo.lipmaa", "f", range(lines[0], lines[-1] + 1), "1", "2", "")
 
     reached = Reached(tmp_path / "lines")
-    assert reached.tests(mutant(10, 11)) == [
-        "tests/bamboo/test_lipmaa.py::test_d",
-        "tests/bamboo/test_a.py::test_c",
-        "tests/store/test_a.py::test_b",
-    ]
-    assert reached.tests(mutant(2)) is reached.tests(mutant(12)) is None
+    assert reached.tests(mutant(10, 11)) == {
+        "tests/bamboo/test_lipmaa.py::test_d": 0,
+        "tests/bamboo/test_a.py::test_c": 1,
+        "tests/store/test_a.py::test_b": 2,
+    }
+    assert reached.tests(mutant(12)) == {}
+    assert [reached.is_imported(mutant(line)) for line in (2, 10, 12)] == [True, False, False]
 
 
 def test_a_record_of_lines_counts_until_a_module_changes(tmp_path: Path) -> None:

@@ -56,12 +56,8 @@ def exchange(file: Path, source: str, functions: list[FunctionType]) -> bool:
     before = compile(file.read_text(encoding="utf-8"), str(file), "exec", dont_inherit=True)
     after = compile(source, str(file), "exec", dont_inherit=True)
     pairs = list(_different(before, after))
-    found = [
-        (function, new)
-        for old, new in pairs
-        for function in functions
-        if function.__code__ == old and function.__code__.co_filename == str(file)
-    ]
+    ours = [function for function in functions if function.__code__.co_filename == str(file)]
+    found = [(function, new) for old, new in pairs for function in ours if function.__code__ == old]
     if not all(code.co_flags & CO_NEWLOCALS for code, _ in pairs):  # code of a module or of a class is without
         return False
     if any(function.__code__.co_freevars != new.co_freevars for function, new in found):

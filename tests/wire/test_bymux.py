@@ -93,6 +93,7 @@ def test_any_width_is_taken() -> None:
         ("c0", "a type there is not"),
         ("e0", "a type there is not"),
         ("3002", "a stream that may not be created"),
+        ("3000", "the same, without a byte for it"),
         ("4007", "a stream there is not"),
         ("24012c026869", "a stream there is not"),
         ("200101ff", "bytes without credit"),
@@ -155,6 +156,10 @@ def test_credit_comes_back_when_that_is_urgent() -> None:
     other.consumed(1, 100)
     assert other.data_to_send() == packet(0, 1, 500)
     assert other.streams[1].granted == 900
+    other.consumed(1, 899)
+    assert other.data_to_send() == b""
+    other.consumed(1, 1)
+    assert other.data_to_send() == packet(0, 1, 900)
 
 
 def test_ends() -> None:
@@ -200,7 +205,79 @@ def test_a_close_waits_for_what_is_queued() -> None:
     other.stop_read(1)
     assert received(one, other.data_to_send()) == [Unread(1)]
     assert one.queued(1) == 0
+    assert not one.streams[1].queue
     one.write(1, b"dropped")
+
+
+def test_a_close_goes_behind_the_last_byte() -> None:
+    """Once a closing stream is sent, its Close follows, once."""
+    one, other = pair(credit=10)
+    one.write(1, b"bytes")
+    one.close(1)
+    assert one.data_to_send().hex() == "200105" + b"bytes".hex() + "8001"
+    assert one.data_to_send() == b""
+    received(other, bytes.fromhex("200105" + b"bytes".hex() + "8001"))
+    assert other.data_to_send().hex() == "a001"
+    received(other, b"\xa0\x01")
+    assert other.data_to_send().hex() == "8001"
+    assert received(other, b"\x50") == []
+    assert other.data_to_send().hex() == "70"
+
+
+def test_a_stream_that_is_gone_holds_up_nobody() -> None:
+    """Bytes that wait for a stream are dropped with it, and those of others go out."""
+    one, other = pair()
+    one.write(1, b"no credit for this")
+    one.write(0, b"this goes")
+    other.stop_read(1)
+    other.close(1)
+    assert received(one, other.data_to_send()) == [Unread(1), Closed(1)]
+    assert list(one.streams) == [0]
+    assert received(other, one.data_to_send())[-1] == Received(0, b"this goes")
+
+
+def test_what_may_not_be_asked_for() -> None:
+    """What would confuse the peer is refused to our own side, and looking at what is not there gives nothing."""
+    mux = end(granted=5)
+    for ask in (
+        lambda: mux.write(7, b"x"),
+        lambda: mux.grant(7, 1),
+        lambda: mux.close(7),
+        lambda: mux.stop_read(7),
+    ):
+        with pytest.raises(LocalProtocolError, match="stream 7 does not exist"):
+            ask()
+    assert mux.queued(7) == mux.room(7) == 0
+    assert not mux.may_ping(7)
+    mux.consumed(7, 1)
+    mux.stop_read(1)
+    with pytest.raises(LocalProtocolError, match="this side stopped reading it"):
+        mux.grant(1, 1)
+    mux.close(1)
+    assert not mux.may_ping(1)
+    with pytest.raises(LocalProtocolError, match="both of our ends are closed"):
+        mux.ping(1)
+    assert mux.data_to_send().hex() == "a001" + "8001"
+    assert received(mux, bytes.fromhex("4001")) == []
+    assert mux.data_to_send() == b"", "a peer that does not know yet gets no answer"
+
+
+def test_faults_name_the_stream() -> None:
+    """Whoever reads the log learns what it was about."""
+    for text, name in (("8001" * 2, "for stream 1"), ("90" * 2, "for new streams"), ("b0" * 2, "for new streams")):
+        with pytest.raises(RemoteProtocolError, match=f"a second Close or StopRead {name}"):
+            received(end(), bytes.fromhex(text))
+
+
+def test_the_most_credit() -> None:
+    """Credit may add up to 2^64 - 1, and that for creating streams is a number like others, also 0."""
+    mux = end()
+    received(mux, bytes.fromhex("03 01" + "ff" * 8))
+    assert mux.streams[1].credit == INFINITE
+    received(mux, bytes.fromhex("13" + "ff" * 8 + "1000"))
+    assert mux.room(None) == MOST
+    mux.grant(1, INFINITE)
+    assert mux.data_to_send().hex() == "000100"
 
 
 @given(seed=st.integers(0, 2**32))

@@ -5,6 +5,7 @@ Specification: docs/specs/proposals.md, "LZFoo", "LZFoo messages".
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
 import tracemalloc
@@ -82,6 +83,71 @@ def test_far_copies(cut: int | None) -> None:
     assert expected == decode(new_decoder(700), 750, data, cut)
 
 
+def varu64(number: int) -> bytes:
+    """As the specification of Bamboo has it."""
+    if number < 248:
+        return bytes((number,))
+    width = (number.bit_length() + 7) // 8
+    return bytes((247 + width,)) + number.to_bytes(width, "big")
+
+
+def head(kind: int, length: int) -> bytes:
+    """A tag, and the bytes of a length that does not fit into it."""
+    if length < 120:
+        return bytes((kind | length,))
+    width = (length.bit_length() + 7) // 8
+    return bytes((kind | (119 + width),)) + length.to_bytes(width, "big")
+
+
+@pytest.mark.parametrize("window", [300, 6_000, 70_000])
+@pytest.mark.parametrize("cut", [None, 50, 1_000])
+def test_any_elements(window: int, cut: int | None) -> None:
+    """Literals and copies of all lengths, from all distances, decode to what a byte-by-byte reading of them gives."""
+    rng = random.Random(window)
+    data, expected = b"", bytearray()
+    for _ in range(600):
+        length = rng.choice((0, 1, rng.randint(2, 119), rng.randint(118, 122), rng.randint(120, 700)))
+        if rng.random() < 0.4 or not expected:
+            text = rng.randbytes(length)
+            data += head(0, length) + text
+            expected += text
+        else:
+            furthest = min(window, len(expected))
+            offset = rng.choice((1, length or 1, length + 1, 247, 248, 255, 256, rng.randint(1, furthest), furthest))
+            offset = min(offset, furthest)
+            data += head(0x80, length) + varu64(offset)
+            for _ in range(length):
+                expected.append(expected[-offset])
+    assert decode(new_decoder(window), len(expected), data, cut) == expected
+
+
+@pytest.mark.parametrize(
+    ("window", "digest"),
+    [
+        (1, "ee86f07124d70e9081821fdabad47d0f"),
+        (100, "9974d01b373251971ab619cafa4dfb3c"),
+        (3_000, "94c1387f64b613435d8048b9a032c886"),
+        (65_536, "03c74f6d961989c1f3506155399ef13f"),
+    ],
+)
+def test_encoders_write_these_bytes(window: int, digest: str) -> None:
+    """What both encoders make of the same messages, once and for all: sizes that are published depend on it."""
+    rng = random.Random(6)
+    words = [rng.randbytes(rng.randint(3, 12)) for _ in range(60)]
+    encoder, found = new_encoder(window), hashlib.blake2b(digest_size=16)
+    for number in range(60):
+        kinds = (
+            b"".join(rng.choice(words) for _ in range(number)),
+            rng.randbytes(rng.choice((0, 7, 8, 9, 40, 700))),
+            words[number % 60] * 3 + rng.randbytes(200) + b"".join(words[:20]) + rng.randbytes(5),
+            words[number % 60] * rng.choice((1, 2, 50)),
+            b"".join(bytes((rng.choice(b"ab"),)) for _ in range(80)) + b"the same in all of them" * 2,
+        )
+        message = encoder.encode_if_smaller(kinds[number % 5], (0.9, math.inf, 0.3)[number % 3])
+        found.update(b"kept" if message is None else len(message).to_bytes(8, "big") + message)
+    assert found.hexdigest() == digest
+
+
 def test_history() -> None:
     """T54, T56: copies reach into earlier messages, and no further than there was anything."""
     decoder = new_decoder(1024)
@@ -146,11 +212,29 @@ def test_lengths() -> None:
     assert decode(new_decoder(300), 600, b"\x79\x01\x2c" + b"x" * 300 + bytes.fromhex("f9012cf9012c")) == b"x" * 600
 
 
+def test_the_first_bytes_are_history() -> None:
+    """A message that comes again is one copy from its first byte on, also if it was the first of all."""
+    encoder, text = new_encoder(1000), random.Random(4).randbytes(40)
+    assert encoded(encoder, text) == head(0, 40) + text
+    assert encoded(encoder, text) == head(0x80, 40) + varu64(40)
+    assert encoded(encoder, text + text) == head(0x80, 80) + varu64(40)
+
+
+def test_a_decoder_forgets() -> None:
+    """However many small messages come, a decoder keeps a window and a piece or so."""
+    decoder, text = new_decoder(1000), b"\x40" + bytes(64)
+    tracemalloc.start()
+    try:
+        for _ in range(10_000):
+            decode(decoder, 64, text)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 200_000
+
+
 def test_a_copy_is_as_long_as_what_agrees() -> None:
     """A block that comes again is one copy of exactly its length, up to the first byte that differs."""
-
-    def head(kind: int, size: int) -> bytes:
-        return bytes((kind | size,)) if size < 120 else bytes((kind | 0x78, size))
 
     for length in (8, 9, 31, 32, 33, 63, 64, 65, 95, 96, 97, 118, 119, 120, 200, 247):
         block = random.Random(length).randbytes(length)
@@ -211,13 +295,14 @@ def test_places_are_forgotten() -> None:
     assert kept < 8_000_000
 
 
-def test_a_bomb() -> None:
+@pytest.mark.parametrize("offset", [1, 100])
+def test_a_bomb(offset: int) -> None:
     """A few bytes that stand for 2^63 cost only what is taken of them, a piece at a time."""
     tracemalloc.start()
     try:
         decoder = new_decoder(65536)
         decoder.begin(2**63)
-        pieces = decoder.feed(b"\x01a" + b"\xff" + (2**63 - 1).to_bytes(8, "big") + b"\x01")
+        pieces = decoder.feed(b"\x64" + bytes(100) + b"\xff" + (2**62).to_bytes(8, "big") + bytes((offset,)))
         sizes = [len(piece) for piece in islice(pieces, 100)]
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -57,6 +57,8 @@ def test_two_hours_are_too_many() -> None:
 def test_the_first_hour() -> None:
     """A clock that stands at 1970, as on a small machine without a battery, breaks nothing."""
     assert unseal(seal(EXAMPLE, KEY, 0), KEY, 0) == EXAMPLE
+    assert unseal(seal(EXAMPLE, KEY, HOUR_SECONDS), KEY, 0) == EXAMPLE
+    assert unseal(seal(EXAMPLE, KEY, 0), KEY, HOUR_SECONDS) == EXAMPLE
 
 
 def test_clumps_differ() -> None:
@@ -83,6 +85,16 @@ def test_every_truncation() -> None:
     for size in range(len(WHOLE)):
         with pytest.raises(EncodingError):
             unseal(WHOLE[:size], KEY, NOW)
+
+
+def test_the_least_and_the_most() -> None:
+    """One address there must be; four long ones make an announcement of the greatest size, which is read."""
+    longest = Announcement(NODE, tuple((ip_address(f"2001:db8::{number}"), 65535) for number in range(1, 5)))
+    data = seal(longest, KEY, NOW)
+    assert len(data) == MAX_BYTES
+    assert unseal(data, KEY, NOW) == longest
+    with pytest.raises(EncodingError, match="1 to 4 addresses"):
+        Announcement(NODE, ())
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,16 @@ def test_claimed_counts_are_checked(data: str) -> None:
         expect_end(view, pull_array(view, 0, most=2**64)[1])
 
 
+def test_an_array_has_as_many_items_as_bytes_at_most() -> None:
+    """Bytes before the array do not count, and the error says how many items there may be."""
+    assert pull_array(memoryview(bytes.fromhex("00 00 82 01 02")), 2, most=5) == (2, 3)
+    with pytest.raises(Truncated, match="2 items cannot fit into 1 bytes"):
+        pull_array(memoryview(bytes.fromhex("00 00 82 01")), 2, most=5)
+    for least, words in ((1, "expected 1$"), (0, "expected 0 to 1$")):
+        with pytest.raises(EncodingError, match=words):
+            pull_array(memoryview(bytes.fromhex("82 01 02")), 0, least=least, most=1)
+
+
 def test_claimed_lengths_are_checked() -> None:
     """A string that claims 2^63 bytes is truncated, nothing more."""
     with pytest.raises(Truncated):

@@ -177,12 +177,23 @@ def test_nothing_is_written_that_cannot_be_read() -> None:
         {"logs": tuple((KEY, number) for number in range(33))},
         {"logs": ((KEY, 1), (KEY, 1))},
         {"clump": bytes(256)},
+        {"addresses": (("h" * 254, 1),)},
+        {"addresses": (("2001:db8::x", 1),)},
+        {"name": "n" * 33},
         {"name": "a b"},
         {"expires": 253_402_300_800},
         {"expires": -1},
     ):
         with pytest.raises(ConfigError):
             replace(EXAMPLE, **changes)
+
+
+def test_the_longest_of_everything() -> None:
+    """A clump of 255 bytes, a host of 253 characters and a name of 32 come back, and no bytes are no invitation."""
+    longest = replace(EXAMPLE, clump=bytes(255), addresses=(("h" * 253, 65535),), name="n" * 32)
+    assert Invitation.parse(longest.url()) == longest
+    with pytest.raises(ConfigError, match="is empty"):
+        Invitation.decode(b"")
 
 
 def test_a_text_has_a_limit() -> None:

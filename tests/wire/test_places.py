@@ -6,7 +6,7 @@ import pytest
 
 from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError, Place
-from culm.wire.places import author_text, parse_log, parse_log_or_place, parse_number, place_text
+from culm.wire.places import author_text, parse_log, parse_log_or_place, parse_number, parse_place, place_text
 
 AUTHOR = bytes(range(32))
 
@@ -47,3 +47,11 @@ def test_a_log_needs_its_number() -> None:
             parse_log(text)
     with pytest.raises(ConfigError, match="is not a log id"):
         parse_log(f"{AUTHOR.hex()}/")
+
+
+@pytest.mark.parametrize("text", ["", "a", f"{AUTHOR.hex()}/7"])
+def test_a_place_needs_its_number(text: str) -> None:
+    """What is no place is said to be none, also if it is a log."""
+    assert parse_place(f"{AUTHOR.hex()}/7/1") == Place(AUTHOR, 7, 1)
+    with pytest.raises(ConfigError, match="is not AUTHOR/LOG/SEQ"):
+        parse_place(text)

@@ -167,6 +167,15 @@ def test_nothing_before_the_proof(number: int) -> None:
 # -- what may be said ------------------------------------------------------------------------------------------------
 
 
+def test_an_open_session_holds_nothing_back() -> None:
+    """Credit comes back by itself unless the owner has said otherwise."""
+    pair = opened()
+    for number in range(150):
+        pair.alice.offer([Offer(EVE.public, number, LARGE)])
+        pair.carry()
+    assert len(pair.bob_saw) == 150
+
+
 def test_the_credit_of_an_open_session() -> None:
     """Once the caller has proved itself, it may write what the page says: credit of 245,760, 262,144 and 1,048,576."""
     pair = Pair()
@@ -331,6 +340,65 @@ def test_interests_up_to_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         theirs.take(told, reset=True)
 
 
+LARGE = UnreadRanges(RangeSet([Range(3 * number + 1, 3 * number + 1) for number in range(10_000)]).encode())
+
+
+def at_once(side: Connection) -> int:
+    """How many bytes of offers a side may send before it hears anything of the peer."""
+    side.offer([Offer(EVE.public, number, LARGE) for number in range(150)])
+    return len(side.data_to_send())
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_credit_does_not_grow(holds: bool) -> None:
+    """However much was said, held back and dealt with, the peer may go on, and send as much at once as before."""
+    pair, fresh = opened(), at_once(opened().alice)
+    for number in range(200):
+        pair.bob.hold(holds=holds)
+        pair.alice.offer([Offer(EVE.public, number, LARGE)])
+        pair.carry()
+        pair.bob.hold(holds=False)
+        pair.carry()
+    assert fresh // 2 <= at_once(pair.alice) <= fresh
+
+
+def test_who_is_held_back_gets_no_credit() -> None:
+    """Until it is let go on, and then at once."""
+    pair = opened()
+    pair.bob.hold(holds=True)
+    pair.alice.offer([Offer(EVE.public, number, LARGE) for number in range(150)])
+    pair.carry()
+    assert pair.alice.offers_queued > 0
+    pair.bob.hold(holds=False)
+    assert pair.bob.data_to_send() != b""
+
+
+def test_how_many_are_asked_for_at_once() -> None:
+    """A thousand heads, or as many as leave a message of the least size room for what stands around them."""
+    assert opened().alice.most_asked == 1000
+    assert opened(limits=Limits(LEAST_MESSAGE, 10)).alice.most_asked == (LEAST_MESSAGE - 64) // 32 == 126
+
+
+def test_one_word_at_a_time() -> None:
+    """In a discovery nobody speaks twice in a row, and its end is a message of its own."""
+    pair = opened()
+    pair.alice.reconcile(b"x")
+    attempts: list[Callable[[], None]] = [
+        lambda: pair.alice.reconcile(b"y"),
+        lambda: pair.alice.ask([bytes(32)]),
+        pair.alice.end_round,
+    ]
+    for says in attempts:
+        with pytest.raises(LocalProtocolError, match="cannot be sent while the discovery is"):
+            says()
+    comparing, _ = comparing_many()
+    comparing.alice.end_round()
+    ended = encode_discovery(Discovery.END)
+    assert ended in comparing.alice.data_to_send()
+    with pytest.raises(RemoteProtocolError, match="bytes behind the message"):
+        list(comparing.bob.receive_data(on_stream(1, encode_discovery(Discovery.END, b"x")), 0.0))
+
+
 @pytest.mark.slow
 def test_a_peer_that_is_to_wait() -> None:
     """Who is held has no more credit than the window; when it may go on, all comes, in order."""
@@ -452,8 +520,9 @@ def test_the_listener_does_not_begin(kind: Discovery) -> None:
         Discovery.NAMES: lambda: pair.bob.name([]),
         Discovery.END: pair.bob.end_round,
     }
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(LocalProtocolError, match=r"can begin a discovery|while the discovery is idle"):
         says[kind]()
+    assert pair.bob.rounds == 0
 
 
 def test_nothing_before_it_is_open() -> None:

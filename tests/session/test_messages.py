@@ -21,6 +21,7 @@ from culm.session.messages import (
     Proof,
     Settled,
     Welcome,
+    batches,
     decode,
     decode_discovery,
     decode_heads,
@@ -91,6 +92,22 @@ def test_interests_that_are_about_nothing(interest: str) -> None:
         decode(bytes.fromhex(f"83 03 01 81 {interest}"))
 
 
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("84 00 01 5820" + "00" * 32 + "00", "CHALLENGE with 4 items"),
+        ("83 00 02 5820" + "00" * 32, "speaks version 2 of the session; this is version 1"),
+        ("83 03 02 80", "a flag that is neither 0 nor 1"),
+        ("82 06 00", "of type 6, which does not exist"),
+        ("88" + "00" * 8, "an array of 8 items, expected 2 to 7"),
+    ],
+)
+def test_what_is_wrong_is_named(data: str, why: str) -> None:
+    """Whoever writes another implementation learns what its message should have been."""
+    with pytest.raises(RemoteProtocolError, match=why):
+        decode(bytes.fromhex(data))
+
+
 @given(MESSAGES)
 def test_there_and_back(message: Challenge) -> None:
     """What is encoded decodes to the same, and nothing is left over."""
@@ -117,6 +134,11 @@ def test_framing(messages: list[bytes], piece: int) -> None:
     assert messages == [
         message for at in range(0, len(stream), piece) for message in frames.feed(stream[at : at + piece])
     ]
+
+
+def test_the_longest_message() -> None:
+    """A message may be as long as the limit."""
+    assert list(Deframer(300).feed(b"\xf9\x01\x2c" + bytes(300))) == [bytes(300)]
 
 
 @pytest.mark.parametrize("data", [b"\x00", b"\xf9\x01\x2d", b"\xff" + b"\xff" * 8, b"\xf8\x01"])
@@ -158,3 +180,15 @@ def test_an_offer_that_is_too_large() -> None:
     room = len(encode_item(Offer(bytes(32), 1, held))) - 1
     ((offer,),) = offers_in_batches([Offer(bytes(32), 1, held)], room)
     assert offer.held == RangeSet([Range(1, 12)])
+    ((offer,),) = offers_in_batches([Offer(bytes(32), 1, held)], room + 1)
+    assert offer.held == held
+
+
+def test_groups_are_full() -> None:
+    """A group ends where the next item no longer fits, and not before."""
+    assert list(batches([("a", 5), ("b", 5), ("c", 11), ("d", 9), ("e", 1), ("f", 1)], 10)) == [
+        ["a", "b"],
+        ["c"],
+        ["d", "e"],
+        ["f"],
+    ]

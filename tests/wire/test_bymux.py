@@ -6,6 +6,7 @@ Specification: docs/specs/proposals.md, "Bymux".
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +26,9 @@ from culm.wire.bymux import (
     packet,
     pull_packet,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MOST = 2**64 - 1
 
@@ -239,12 +243,13 @@ def test_a_stream_that_is_gone_holds_up_nobody() -> None:
 def test_what_may_not_be_asked_for() -> None:
     """What would confuse the peer is refused to our own side, and looking at what is not there gives nothing."""
     mux = end(granted=5)
-    for ask in (
+    attempts: list[Callable[[], None]] = [
         lambda: mux.write(7, b"x"),
         lambda: mux.grant(7, 1),
         lambda: mux.close(7),
         lambda: mux.stop_read(7),
-    ):
+    ]
+    for ask in attempts:
         with pytest.raises(LocalProtocolError, match="stream 7 does not exist"):
             ask()
     assert mux.queued(7) == mux.room(7) == 0

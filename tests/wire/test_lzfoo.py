@@ -235,7 +235,6 @@ def test_a_decoder_forgets() -> None:
 
 def test_a_copy_is_as_long_as_what_agrees() -> None:
     """A block that comes again is one copy of exactly its length, up to the first byte that differs."""
-
     for length in (8, 9, 31, 32, 33, 63, 64, 65, 95, 96, 97, 118, 119, 120, 200, 247):
         block = random.Random(length).randbytes(length)
         expected = head(0, length + 1) + block + b"\0" + head(0x80, length)

@@ -329,3 +329,10 @@ def test_fields_that_the_format_cannot_hold(wrong: dict[str, Any]) -> None:
     assert encode_unsigned(**FIELDS)
     with pytest.raises(ValueError, match=r"."):
         encode_unsigned(**{**FIELDS, **wrong})
+
+
+@pytest.mark.parametrize("seq", [0, -1, 2**64])
+def test_numbers_that_no_entry_has(seq: int) -> None:
+    """The number is what is wrong then, before any link is looked at."""
+    with pytest.raises(ValueError, match="is not a sequence number"):
+        encode_unsigned(**{**FIELDS, "seq": seq})

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from culm.bamboo import PayloadHasher
+from culm.bamboo import PayloadHasher, hashing
 from culm.bamboo.hashing import handed_over
 from culm.errors import PayloadMismatch, PayloadSizeMismatch
 from culm.testing import build_log
@@ -58,6 +58,15 @@ def test_little_waits() -> None:
         assert sys.getrefcount(piece) <= before + 2  # One of them waits or is being hashed, at most.
     assert hasher.hash == digest(bytes(20 * 600_000))
     assert sys.getrefcount(piece) == before
+
+
+def test_the_thread_does_it() -> None:
+    """What is given to the thread is done without anybody asking, one after the other."""
+    first, second = Event(), Event()
+    hashing._background.do(first.set)
+    hashing._background.do(second.set)
+    assert first.wait(20)
+    assert second.wait(20)
 
 
 def test_what_is_handed_over_counts_for_the_thread() -> None:

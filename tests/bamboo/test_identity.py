@@ -217,6 +217,7 @@ FORGED = {
     "too much memory": {"memlimit": argon2id.MEMLIMIT_SENSITIVE + 1},
     "no operations": {"opslimit": 0},
     "negative memory": {"memlimit": -1},
+    "no memory": {"memlimit": 0},
     "infinite memory": {"memlimit": float("inf")},
     "no number of operations": {"opslimit": float("nan")},
     "no number at all": {"opslimit": "many"},

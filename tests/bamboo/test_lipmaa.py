@@ -43,6 +43,8 @@ def test_stated_links() -> None:
 def test_stated_certificate_pool() -> None:
     """The certificate pool of 23 is the path down from 40 to it and the path from it down to 1."""
     assert [40, 39, 26, 25, 24, 23, 22, 21, 17, 13, 4, 1] == certificate_pool(23)
+    assert [26, 25, 24, 23, 22, 21, 17, 13, 4, 1] == certificate_pool(23, 26)
+    assert [25, 24, 23, 22, 21, 17, 13, 4, 1] == certificate_pool(23, 25)
 
 
 def test_stated_spine() -> None:

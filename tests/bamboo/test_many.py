@@ -10,7 +10,8 @@ from culm import native
 from culm.bamboo import MAX_U64, YAMF_BYTES, Entry, encode_varu64, lipmaa, yamf_hash
 from culm.bamboo.entry import MAX_ENTRY_BYTES
 from culm.bamboo.lipmaa import SPINE
-from culm.bamboo.many import entries_followed
+from culm.bamboo.many import entries_apart, entries_followed
+from culm.errors import EncodingError
 from culm.testing import build_log
 
 BORDERS = sorted({number + by for width in range(9) for number in (248, 1 << 8 * width) for by in (-1, 0, 1)})
@@ -131,3 +132,16 @@ def test_any_bytes() -> None:
 def test_the_longest_entry() -> None:
     """An entry of the greatest numbers has as many bytes as an entry can have."""
     assert MAX_ENTRY_BYTES == len(made(MAX_U64, MAX_U64, MAX_U64)) == 1 + 32 + 3 * 9 + 3 * YAMF_BYTES + 64
+
+
+@pytest.mark.usefixtures("_way")
+def test_entries_apart() -> None:
+    """Many entries at hand are decoded as one by one, and a bad one among them is refused in the same words."""
+    encoded = [made(7, seq, 100) for seq in range(1, 80)]
+    assert [fields(entry) for entry in entries_apart(encoded)] == [fields(Entry.decode(one)) for one in encoded]
+    for bad in (b"", b"\x02" + encoded[5][1:], encoded[5] + b"\x00", encoded[5][:-1]):
+        with pytest.raises(EncodingError) as expected:
+            Entry.decode(bad)
+        with pytest.raises(EncodingError) as refused:
+            entries_apart([*encoded, bad, *encoded])
+        assert str(refused.value) == str(expected.value)

@@ -10,6 +10,7 @@ its own.
 from __future__ import annotations
 
 import faulthandler
+import functools
 import gc
 import json
 import os
@@ -20,12 +21,11 @@ import tempfile
 import time
 from contextlib import suppress
 from enum import IntEnum
-from functools import partial
 from inspect import CO_NEWLOCALS
 from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tests.mutants.operators import Mutant
 
 _SECONDS = 10  # for a mutant, and that one test may take: those of a quick run take milliseconds
+_There = tuple[list[FunctionType], list["functools._lru_cache_wrapper[Any]"]]  # what there is of them in the process
 _BYTES = 4 << 30  # of memory that a child may use: a mutant may fill all there is
 
 
@@ -112,6 +113,7 @@ class InPlace:
         """Fork once for each mutant."""
         gc.unfreeze()  # what is frozen is not listed
         functions = [found for found in gc.get_objects() if isinstance(found, FunctionType)]
+        caches = [found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper)]
         gc.freeze()
         with tempfile.TemporaryDirectory(prefix="culm-mutants-") as name:
             home = Path(name)
@@ -122,7 +124,9 @@ class InPlace:
             while True:
                 while len(running) < self._jobs and (mutant := next(waiting, None)) is not None:
                     folder = _folder(home)
-                    child = _fork(folder, partial(_try, session, mutant, functions, self._items(mutant)))
+                    child = _fork(
+                        folder, functools.partial(_try, session, mutant, (functions, caches), self._items(mutant))
+                    )
                     running[child] = mutant, folder
                 if not running:
                     return True
@@ -138,7 +142,7 @@ class InPlace:
         """Run all tests once, to see which fail and how long each takes."""
         noted = home / "noted"
         parts = [session.items[number :: self._jobs] for number in range(self._jobs)]
-        children = [_fork(_folder(home), partial(_note, session, part, noted)) for part in parts]
+        children = [_fork(_folder(home), functools.partial(_note, session, part, noted)) for part in parts]
         for child in children:
             if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
                 raise pytest.UsageError("the tests do not end without a mutant; run make quick and mend that first")
@@ -195,9 +199,12 @@ def _note(session: pytest.Session, items: list[pytest.Item], noted: Path) -> Ver
     return Verdict.SURVIVED
 
 
-def _try(session: pytest.Session, mutant: Mutant, functions: list[FunctionType], items: list[pytest.Item]) -> Verdict:
+def _try(session: pytest.Session, mutant: Mutant, there: _There, items: list[pytest.Item]) -> Verdict:
+    functions, caches = there
     if not exchange(modules()[mutant.module], mutant.source, functions):
         return Verdict.OUTSIDE
+    for cached in caches:
+        cached.cache_clear()  # of what the functions gave before
     until = time.perf_counter() + _SECONDS
     for _ in _run(items):
         if session.testsfailed:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from culm.bamboo import Identity
-from culm.errors import EncodingError
+from culm.errors import EncodingError, Truncated
 from culm.wire.announcement import HOUR_SECONDS, MAX_BYTES, Announcement, clump_key, seal, unseal
 
 VECTOR = json.loads((Path(__file__).parents[1] / "vectors" / "neighbours" / "examples.json").read_text())
@@ -57,6 +57,9 @@ def test_two_hours_are_too_many() -> None:
 def test_the_first_hour() -> None:
     """A clock that stands at 1970, as on a small machine without a battery, breaks nothing."""
     assert unseal(seal(EXAMPLE, KEY, 0), KEY, 0) == EXAMPLE
+    assert unseal(seal(EXAMPLE, KEY, HOUR_SECONDS), KEY, 0) == EXAMPLE
+    with pytest.raises(EncodingError, match="another clump or hour"):
+        unseal(seal(EXAMPLE, KEY, 2 * HOUR_SECONDS), KEY, 0)
 
 
 def test_clumps_differ() -> None:
@@ -81,8 +84,28 @@ def test_every_changed_bit() -> None:
 def test_every_truncation() -> None:
     """No beginning of an announcement is one."""
     for size in range(len(WHOLE)):
-        with pytest.raises(EncodingError):
+        with pytest.raises(EncodingError) as refused:
             unseal(WHOLE[:size], KEY, NOW)
+        # Without a single address there are 1 + 32 + 1 + 32 bytes.
+        assert isinstance(refused.value, Truncated) == (size <= 66)
+
+
+def test_the_longest() -> None:
+    """Four IPv6 addresses make 142 bytes, and a byte more is refused before anything of it is looked at."""
+    addresses = tuple((ip_address(f"2001:db8::{number}"), 7801) for number in range(1, 5))
+    said = Announcement(NODE, addresses)
+    data = seal(said, KEY, NOW)
+    assert len(data) == 142
+    assert unseal(data, KEY, NOW) == said
+    with pytest.raises(Truncated, match="143 bytes are no announcement"):
+        unseal(data + b"\0", KEY, NOW)
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_what_nobody_can_say(count: int) -> None:
+    """An announcement without addresses, or with more than four, is not even made."""
+    with pytest.raises(EncodingError, match="1 to 4 addresses"):
+        Announcement(NODE, tuple((ip_address("10.0.0.1"), port) for port in range(1, count + 1)))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +115,7 @@ def test_every_truncation() -> None:
         ("1 bytes follow", HEAD + b"\x00" + b"\x04"),
         ("1 to 4 addresses", HEAD + bytes.fromhex("05" + "".join(f"04 c0a8010{at} 1e79" for at in range(5)))),
         ("each once", HEAD + bytes.fromhex("02 04 c0a80105 1e79 04 c0a80105 1e79")),
-        ("cut off", HEAD + bytes.fromhex("02 04 c0a80105 1e79")),
+        ("an address is missing", HEAD + bytes.fromhex("02 04 c0a80105 1e79")),
         ("cut off", HEAD + bytes.fromhex("01 04 c0a80105 1e")),
         ("cut off", HEAD + bytes.fromhex("01 06 c0a80105 1e79")),
         ("1 bytes follow", HEAD + bytes.fromhex("01 04 c0a80105 1e79 00")),

@@ -125,7 +125,14 @@ def test_signs_of_life() -> None:
     assert received(other, one.data_to_send()) == []
     assert received(one, other.data_to_send()) == [Answered(1), Answered(None)]
     received(other, b"\x50" * 100_000)
-    assert len(other.data_to_send()) < 10_000
+    assert other.data_to_send() == b"\x70" * 4096
+    one.close(1)
+    one.stop_read(1)
+    one.data_to_send()
+    assert received(one, packet(2, 1)) == []
+    assert one.data_to_send() == b""
+    with pytest.raises(LocalProtocolError, match="both of our ends are closed"):
+        one.ping(1)
 
 
 def test_turns() -> None:
@@ -155,6 +162,18 @@ def test_credit_comes_back_when_that_is_urgent() -> None:
     other.consumed(1, 100)
     assert other.data_to_send() == packet(0, 1, 500)
     assert other.streams[1].granted == 900
+    received(one, packet(0, 1, 500))
+    one.write(1, bytes(450))
+    received(other, one.data_to_send())
+    other.consumed(1, 450)
+    assert other.data_to_send() == packet(0, 1, 450)
+    one, other = pair(credit=1)
+    one.write(1, b"a")
+    received(other, one.data_to_send())
+    other.consumed(1, 0)
+    assert other.data_to_send() == b""
+    other.consumed(1, 1)
+    assert other.data_to_send() == packet(0, 1, 1)
 
 
 def test_ends() -> None:
@@ -169,6 +188,8 @@ def test_ends() -> None:
     assert (list(one.streams), list(other.streams)) == ([0], [0])
     with pytest.raises(RemoteProtocolError, match="stream 1, which does not exist"):
         received(other, packet(2, 1))
+    assert (other.queued(1), other.room(1)) == (0, 0)
+    assert received(one, packet(3, 0)) == [Answered(0)]
 
 
 def test_ends_that_cross() -> None:
@@ -200,6 +221,7 @@ def test_a_close_waits_for_what_is_queued() -> None:
     other.stop_read(1)
     assert received(one, other.data_to_send()) == [Unread(1)]
     assert one.queued(1) == 0
+    assert not one.streams[1].queue
     one.write(1, b"dropped")
 
 
@@ -251,3 +273,97 @@ def test_credit_has_a_least_and_a_most() -> None:
     assert mux.streams[1].granted == 5
     mux.grant(1, INFINITE - 6)
     assert mux.streams[1].granted == INFINITE - 1
+
+
+def test_credit_adds_up_to_no_limit() -> None:
+    """A peer's credit may add up to 2^64 - 1, which is none that is ever spent; credit for streams takes a 0, too."""
+    mux = end()
+    assert received(mux, bytes.fromhex("03 01 fffffffffffffffe 00 01 01")) == []
+    assert mux.streams[1].credit == INFINITE
+    mux.write(1, b"a")
+    mux.data_to_send()
+    assert mux.room(1) == INFINITE
+    assert received(mux, bytes.fromhex("13 ffffffffffffffff 10 00")) == []
+    assert mux.room(None) == INFINITE
+
+
+def test_credit_without_a_limit() -> None:
+    """It is written as 0, and from then on nothing of it is given back."""
+    mux = end(granted=5)
+    mux.grant(1, INFINITE)
+    assert mux.data_to_send() == bytes.fromhex("00 01 00")
+    assert received(mux, bytes.fromhex("20 01 06") + bytes(6)) == [Received(1, bytes(6))]
+    mux.consumed(1, 6)
+    assert mux.data_to_send() == b""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("8000 8000", "a second Close or StopRead for stream 0"),
+        ("90 90", "a second Close or StopRead for new streams"),
+        ("b0 10 01", "gave credit for new streams after it stopped reading"),
+        ("a001 000101", "gave credit for stream 1 after it stopped reading"),
+        ("30 00", "created a stream without credit"),
+        ("30 02", "created a stream without credit"),
+    ],
+)
+def test_why_the_connection_is_over(text: str, why: str) -> None:
+    """The reason names the stream. No stream is created, even where credit for it was given."""
+    mux = end()
+    mux.grant(None, 9)
+    with pytest.raises(RemoteProtocolError, match=why):
+        received(mux, bytes.fromhex(text))
+
+
+def test_streams_that_are_not_there() -> None:
+    """Nothing can be asked of a stream that does not exist, and none is read again once that was stopped."""
+    mux = end(granted=5)
+    missing = pytest.raises(LocalProtocolError, match="stream 7 does not exist")
+    with missing:
+        mux.write(7, b"a")
+    with missing:
+        mux.grant(7, 1)
+    with missing:
+        mux.close(7)
+    with missing:
+        mux.stop_read(7)
+    assert (mux.queued(7), mux.room(7), mux.may_ping(7)) == (0, 0, False)
+    mux.stop_read(1)
+    with pytest.raises(LocalProtocolError, match="cannot give credit for stream 1"):
+        mux.grant(1, 1)
+
+
+def test_a_close_goes_out_behind_the_bytes() -> None:
+    """The last bytes of a stream and its end come out together, once each, and no buffer is held any longer."""
+    one, other = pair(credit=5)
+    one.write(1, b"hello")
+    one.close(1)
+    assert received(other, one.data_to_send()) == [Received(1, b"hello"), Closed(1)]
+    assert one.data_to_send() == b""
+    assert not one.streams[1].queue
+
+
+def test_turns_of_streams_that_ended() -> None:
+    """A stream that nobody reads any more, or that is over, holds up none of the others."""
+    for is_over in (False, True):
+        mux = end()
+        mux.write(1, b"dropped")
+        mux.write(0, b"kept")
+        if is_over:
+            mux.stop_read(1)
+        assert len(received(mux, bytes.fromhex("a001 8001" if is_over else "a001"))) == (2 if is_over else 1)
+        assert (1 in mux.streams) != is_over
+        assert mux.data_to_send().endswith(bytes.fromhex("20 00 04") + b"kept")
+
+
+def test_a_limit_ends_the_turns() -> None:
+    """No stream has its turn once there are as many bytes of them as asked for; the next call goes on from there."""
+    mux = Multiplexer({number: Stream(credit=0) for number in range(3)})
+    for number in range(3):
+        mux.write(number, b"ab")
+    assert mux.data_to_send() == b""  # All wait for credit, and keep their order.
+    assert received(mux, bytes.fromhex("00 00 00  00 01 00  00 02 00")) == []
+    assert mux.data_to_send(0) == b""
+    assert mux.data_to_send(2) == bytes.fromhex("20 00 02") + b"ab"
+    assert mux.data_to_send(3) == bytes.fromhex("20 01 02") + b"ab" + bytes.fromhex("20 02 02") + b"ab"

@@ -113,6 +113,21 @@ def test_claimed_counts_are_checked(data: str) -> None:
         expect_end(view, pull_array(view, 0, most=2**64)[1])
 
 
+@pytest.mark.parametrize(
+    ("data", "least", "most", "why"),
+    [
+        ("8201", 3, 3, "an array of 2 items, expected 3"),
+        ("8201", 0, 1, "an array of 2 items, expected 0 to 1"),
+        ("830102", 0, 3, "an array of 3 items cannot fit into 2 bytes"),
+    ],
+)
+def test_why_a_count_is_refused(data: str, least: int, most: int, why: str) -> None:
+    """The message says how many items were claimed, and how many could be."""
+    with pytest.raises(EncodingError, match=why + "$") as refused:
+        pull_array(memoryview(bytes.fromhex("00" + data)), 1, least=least, most=most)
+    assert refused.value.offset == 1
+
+
 def test_claimed_lengths_are_checked() -> None:
     """A string that claims 2^63 bytes is truncated, nothing more."""
     with pytest.raises(Truncated):

@@ -6,7 +6,7 @@ import pytest
 
 from culm.bamboo import MAX_U64, read_u64
 from culm.errors import ConfigError, Place
-from culm.wire.places import author_text, parse_log, parse_log_or_place, parse_number, place_text
+from culm.wire.places import author_text, is_name, parse_log, parse_log_or_place, parse_number, parse_place, place_text
 
 AUTHOR = bytes(range(32))
 
@@ -47,3 +47,19 @@ def test_a_log_needs_its_number() -> None:
             parse_log(text)
     with pytest.raises(ConfigError, match="is not a log id"):
         parse_log(f"{AUTHOR.hex()}/")
+
+
+def test_a_place_has_three_parts() -> None:
+    """What lacks a part is refused as a whole, and not only its beginning."""
+    assert parse_place(f"{AUTHOR.hex()}/7/1") == Place(AUTHOR, 7, 1)
+    for text in ("", "9", f"{AUTHOR.hex()}", f"{AUTHOR.hex()}/7", "/7"):
+        with pytest.raises(ConfigError, match="is not AUTHOR/LOG/SEQ"):
+            parse_place(text)
+
+
+@pytest.mark.parametrize("text", ["a", "a" * 32, "A.b_c-9"])
+def test_names(text: str) -> None:
+    """A name has up to 32 characters and begins with a letter."""
+    assert is_name(text)
+    for wrong in ("", "a" * 33, f"9{text[1:]}", f".{text[1:]}", f"{text[:-1]} ", f"{text[:-1]}\u00e9"):
+        assert not is_name(wrong)

@@ -148,6 +148,8 @@ def test_turns() -> None:
     assert one.room(1) == 0
     one.write(0, b"more")
     assert received(other, one.data_to_send()) == [Received(0, b"more")]
+    one.write(0, bytes(50_000))
+    assert one.data_to_send(1) == bytes.fromhex("21 00 4000") + bytes(16 * 1024)
 
 
 def test_credit_comes_back_when_that_is_urgent() -> None:
@@ -273,6 +275,8 @@ def test_credit_has_a_least_and_a_most() -> None:
     assert mux.streams[1].granted == 5
     mux.grant(1, INFINITE - 6)
     assert mux.streams[1].granted == INFINITE - 1
+    mux.grant(None, INFINITE - 1)
+    assert mux.data_to_send().endswith(bytes.fromhex("13 fffffffffffffffe"))
 
 
 def test_credit_adds_up_to_no_limit() -> None:

@@ -17,12 +17,13 @@ import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, path
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, StoreFull, UnconfirmedLog
-from culm.store import Draft, SQLiteStore
+from culm.store import Draft, SQLiteStore, State
 from culm.store.append import grouped
 from culm.store.payloads.pieces import PIECE_BYTES
 from culm.store.schema import to_sql
 from culm.testing import LogBuilder
 from tests.store.below import database_of
+from tests.store.damage import put
 from tests.store.model import look
 
 if TYPE_CHECKING:
@@ -152,6 +153,19 @@ def test_a_link_that_is_gone(store: SQLiteStore) -> None:
     assert "entry 4 of this log is not held" in str(refused)
     assert [[1]] == numbers([made])
     assert 11 == len(look(store, NAME).states)
+
+
+def test_a_link_to_an_entry_that_waits(store: SQLiteStore) -> None:
+    """If a damaged store has an entry waiting that is needed, those that link to it are kept, with their payloads."""
+    store.append_each([draft(*[b"x"] * 11)])
+    assert put(store.path, "entries", "state", str(int(State.WAITING)), f"seq = {to_sql(4)}")
+    (made,) = store.append_each([draft(b"12", b"13", b"14")])
+    assert [[12, 13, 14]] == numbers([made])
+    assert isinstance(made, list)
+    for entry in made:
+        stored = store.get(entry.place)
+        assert stored is not None
+        assert b"%d" % entry.seq == b"".join(store.payload(stored))
 
 
 def test_a_link_that_a_later_entry_needs(store: SQLiteStore) -> None:

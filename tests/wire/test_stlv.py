@@ -81,10 +81,14 @@ def test_which_values_lie_apart(size: int, is_apart: bool) -> None:
 @pytest.mark.parametrize("step", [1, 2, 17, 1000])
 def test_headers_come_in_pieces(step: int) -> None:
     """The longest header, of 18 bytes, and one of an empty value are read wherever they are cut."""
-    stream = encode_header(2**64 - 1, 0) + encode_header(2**63, 3) + b"abc" + encode_header(0, 0)
-    reader = StlvReader(lambda _kind, _length: None)
+    most = 2**64 - 1
+    messages = [(most, b""), (most, bytes(300)), (2**63, b"abc"), (0, b""), (300, b"d")]
+    stream = b"".join(encode_header(kind, len(value)) + value for kind, value in messages) + b"\xff" * 18
+    asked: list[tuple[int, int]] = []
+    reader = StlvReader(lambda kind, length: asked.append((kind, length)))
     found = [each for at in range(0, len(stream), step) for each in read_all(reader, stream[at : at + step])]
-    assert found == [(2**64 - 1, b""), (2**63, b"abc"), (0, b"")]
+    assert found == messages
+    assert asked[-1] == (most, most)
 
 
 def test_a_claimed_length_is_asked_about_before_anything_is_kept() -> None:

@@ -17,11 +17,13 @@ import pytest
 
 from culm.bamboo import MAX_U64, Entry, Identity, path
 from culm.errors import AfterEndOfLog, CulmError, ForkDetected, Place, StoreError, StoreFull, UnconfirmedLog
-from culm.store import Draft, SQLiteStore
+from culm.store import Draft, SQLiteStore, State
+from culm.store.append import grouped
 from culm.store.payloads.pieces import PIECE_BYTES
 from culm.store.schema import to_sql
 from culm.testing import LogBuilder
 from tests.store.below import database_of
+from tests.store.damage import put
 from tests.store.model import look
 
 if TYPE_CHECKING:
@@ -39,6 +41,14 @@ def draft(*payloads: bytes, log_id: int = 7, identity: Identity = AUTHOR, **opti
 def numbers(results: list[list[Entry] | CulmError]) -> list[list[int] | type[Exception]]:
     """Of each result the entries' numbers, or the class of the error."""
     return [[entry.seq for entry in made] if isinstance(made, list) else type(made) for made in results]
+
+
+def test_groups() -> None:
+    """A group ends with the payload that makes it 4 MiB or a thousand entries, and not before."""
+    large, small = bytes(4 * 1024 * 1024 - 1), b"x"
+    assert [[large, small], [large, small], [small]] == list(grouped([large, small, large, small, small]))
+    assert [1000, 1000, 1] == [len(group) for group in grouped([b""] * 2001)]
+    assert [] == list(grouped([]))
 
 
 @pytest.mark.slow
@@ -143,6 +153,29 @@ def test_a_link_that_is_gone(store: SQLiteStore) -> None:
     assert "entry 4 of this log is not held" in str(refused)
     assert [[1]] == numbers([made])
     assert 11 == len(look(store, NAME).states)
+
+
+def test_a_link_to_an_entry_that_waits(store: SQLiteStore) -> None:
+    """If a damaged store has an entry waiting that is needed, those that link to it are kept, with their payloads."""
+    store.append_each([draft(*[b"x"] * 11)])
+    assert put(store.path, "entries", "state", str(int(State.WAITING)), f"seq = {to_sql(4)}")
+    (made,) = store.append_each([draft(b"12", b"13", b"14")])
+    assert [[12, 13, 14]] == numbers([made])
+    assert isinstance(made, list)
+    for entry in made:
+        stored = store.get(entry.place)
+        assert stored is not None
+        assert b"%d" % entry.seq == b"".join(store.payload(stored))
+
+
+def test_a_link_that_a_later_entry_needs(store: SQLiteStore) -> None:
+    """What a damaged store lacks is no hindrance before the entry that links to it: 12 links to 8, and 13 to 4."""
+    store.append_each([draft(*[b"x"] * 11)])
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as damaging:
+        damaging.execute("DELETE FROM entries WHERE seq = ?", (to_sql(4),))
+    assert 12 == store.append(AUTHOR, 7, [b"12"]).seq
+    with pytest.raises(StoreError, match="entry 4 of this log is not held"):
+        store.append(AUTHOR, 7, [b"13"])
 
 
 def test_unconfirmed_logs(store: SQLiteStore) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from culm.bamboo import Entry, ForkProof, encode_varu64
+from culm.bamboo import Entry, ForkProof, Identity, encode_varu64, yamf_hash
 from culm.errors import EncodingError, MalformedEntry, Place, Truncated
 from culm.store import files
 from culm.store.files import (
@@ -25,6 +25,7 @@ from culm.store.files import (
     ProofRecord,
     Record,
     read_records,
+    read_records_from,
 )
 from culm.testing import build_log
 from tests.bamboo.oracle import vectors
@@ -115,7 +116,11 @@ _FRAMES = [
     frame(2, place_of(LOG.entries[2]), 2**63),
     frame(4, b"unknown"),
     bytes.fromhex("01f805") + b"later",
+    # The payload of another place, which begins like the frame of the entry before.
+    frame(1, LOG.entries[0].encoded) + frame(2, frame(1, LOG.entries[0].encoded)[1:37] + b"other"),
 ]
+# How much is read at once, and taken apart at once: as it is, and so little that all of these frames need several.
+_SIZES = st.sampled_from([(64 * 1024, 512 * 1024), (64, 400), (300, 700)])
 
 
 # -- plain -----------------------------------------------------------------------------------------------------
@@ -322,8 +327,11 @@ def test_payloads_that_are_not_read_are_skipped() -> None:
     st.lists(st.sampled_from(range(len(_FRAMES))), max_size=12),
     st.none() | st.tuples(st.integers(0, 2000), st.integers(1, 255)),
     st.none() | st.integers(0, 2000),
+    _SIZES,
 )
-def test_small_frames_at_once(chosen: list[int], flip: tuple[int, int] | None, cut: int | None) -> None:
+def test_small_frames_at_once(
+    chosen: list[int], flip: tuple[int, int] | None, cut: int | None, sizes: tuple[int, int]
+) -> None:
     """Frames that are read many at a time give the records, offsets and errors that they give one by one."""
     data = bytearray(sealed(*(_FRAMES[number] for number in chosen)))
     if flip is not None:
@@ -331,7 +339,29 @@ def test_small_frames_at_once(chosen: list[int], flip: tuple[int, int] | None, c
     damaged = bytes(data[:cut])
     with patch.object(files, "_small_frames", lambda *_: iter(())):
         one_by_one = _all(damaged)
-    assert _all(damaged) == one_by_one
+    with patch.multiple(files, _PIECE=sizes[0], _WINDOW=sizes[1]):
+        assert _all(damaged) == one_by_one
+
+
+@given(st.data(), _SIZES)
+@settings(max_examples=60)
+def test_reading_a_part(data: st.DataObject, sizes: tuple[int, int]) -> None:
+    """From the offset of one record to that of another there are the records between them, whatever is read at once."""
+    proof = frame(3, PROOF.encode())
+    chosen = data.draw(st.lists(st.sampled_from([*_FRAMES[:10], proof]), max_size=12))
+    file = data.draw(st.sampled_from([plain(), sealed(*chosen)]))
+    found = records(file)
+    offsets = [cast("int", record[1]) for record in found]
+    first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(found))] * 2)))
+    if first == len(found):
+        return
+    checksum = blake2b(file[:-34], digest_size=32).digest()
+    if file == plain():  # which is read to its end
+        last = len(found)
+    end = offsets[last] if last < len(found) else None
+    with patch.multiple(files, _PIECE=sizes[0], _WINDOW=sizes[1]):
+        part = [summary(each) for each in read_records_from(io.BytesIO(file), offsets[first], end, checksum)]
+    assert [(kind, at - offsets[first], *rest) for kind, at, *rest in found[first:last]] == part
 
 
 def _all(data: bytes) -> list[object]:
@@ -396,3 +426,23 @@ def test_entries_without_payload() -> None:
     found = [record for record in read_records(io.BytesIO(bundle(payloads=False)))]  # noqa: C416
 
     assert [None] * 4 == [record.payload for record in found if isinstance(record, EntryRecord)]
+
+
+def test_the_longest_entries() -> None:
+    """Two entries of 322 bytes, which are the longest, are read as a proof of 644 bytes."""
+    author, hashes = Identity(bytes(32)), [yamf_hash(bytes([number])) for number in range(4)]
+    one, other = (
+        author.create_entry(
+            log_id=2**64 - 1,
+            seq=2**63 + 1,
+            backlink=hashes[0],
+            lipmaalink=hashes[1],
+            size=2**64 - 1,
+            payload_hash=payload,
+            is_end=False,
+        )
+        for payload in hashes[2:]
+    )
+    proof = cast("ForkProof", ForkProof.of(one, other))
+    assert (322, 644) == (len(one.encoded), len(proof.encode()))
+    assert [("proof", 12, proof)] == records(sealed(frame(3, proof.encode())))

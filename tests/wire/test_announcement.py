@@ -104,7 +104,7 @@ def test_the_least_and_the_most() -> None:
         ("1 bytes follow", HEAD + b"\x00" + b"\x04"),
         ("1 to 4 addresses", HEAD + bytes.fromhex("05" + "".join(f"04 c0a8010{at} 1e79" for at in range(5)))),
         ("each once", HEAD + bytes.fromhex("02 04 c0a80105 1e79 04 c0a80105 1e79")),
-        ("cut off", HEAD + bytes.fromhex("02 04 c0a80105 1e79")),
+        ("an address is missing", HEAD + bytes.fromhex("02 04 c0a80105 1e79")),
         ("cut off", HEAD + bytes.fromhex("01 04 c0a80105 1e")),
         ("cut off", HEAD + bytes.fromhex("01 06 c0a80105 1e79")),
         ("1 bytes follow", HEAD + bytes.fromhex("01 04 c0a80105 1e79 00")),

@@ -106,6 +106,7 @@ def test_every_wrong_character_is_found(data: st.DataObject) -> None:
         ("culm:\N{KELVIN SIGN}aaaaaaa", "has a character that none has"),
         ("culm:ae======", "has a character that none has"),
         ("culm:af", "has a character that none has"),  # The last two bits are not 0.
+        ("culm:" + "a" * (MAX_CHARS - 5), "the invitation is cut off"),
         ("culm:" + "a" * (MAX_CHARS - 4), f"longer than {MAX_CHARS} characters"),
         (text(b"\x02"), "the invitation has version 2, and this program reads 1: install a newer one"),
         (text(b"\x00" + WHOLE[1:]), "the invitation has version 0"),
@@ -150,6 +151,7 @@ def addresses(count: int) -> bytes:
         (HEAD + b"\x00\x00\x00\x01\x00\x01\x00", "'' with port 1 cannot be an address"),
         (HEAD + b"\x00\x00\x00\x01\x01A\x01\x00", "'A' with port 1 cannot be an address"),
         (HEAD + b"\x00\x00\x00\x01\x03a b\x01\x00", "cannot be an address"),
+        (HEAD + b"\x00\x00\x00\x01\x03a:b\x01\x00", "'a:b' with port 1 cannot be an address"),
         (HEAD + b"\x00\x00\x00\x01\x03b@c\x01\x00", "cannot be an address"),
         (HEAD + b"\x00\x00\x00\x01\x040::1\x01\x00", "cannot be an address"),
         (HEAD + b"\x00\x00\x00\x01\x08fe80::1%\x01\x00", "cannot be an address"),
@@ -188,16 +190,45 @@ def test_nothing_is_written_that_cannot_be_read() -> None:
             replace(EXAMPLE, **changes)
 
 
-def test_the_longest_of_everything() -> None:
-    """A clump of 255 bytes, a host of 253 characters and a name of 32 come back, and no bytes are no invitation."""
-    longest = replace(EXAMPLE, clump=bytes(255), addresses=(("h" * 253, 65535),), name="n" * 32)
-    assert Invitation.parse(longest.url()) == longest
-    with pytest.raises(ConfigError, match="is empty"):
-        Invitation.decode(b"")
-
-
 def test_a_text_has_a_limit() -> None:
     """What would make a longer text than readers take is refused by the writer."""
     many = tuple((bytes([number]) * 32, 2**64 - 1) for number in range(32))
     with pytest.raises(ConfigError, match="name fewer logs or addresses"):
         replace(EXAMPLE, logs=many).url()
+
+
+def test_the_longest_text() -> None:
+    """A text of 1999 characters, the longest below 2001 that bytes can make, is written and read; one more byte is not.
+
+    The clump has as many bytes as it needs for that.
+    """
+    many = replace(EXAMPLE, logs=tuple((bytes([number]) * 32, 2**64 - 1) for number in range(24)), clump=b"")
+    size = 1246 - len(many.encode())
+    assert 0 < size < 248  # so that the length of the clump takes a byte, as that of none does
+    fitting = replace(many, clump=bytes(size))
+    assert len(fitting.url()) == 1999
+    assert Invitation.parse(fitting.url()) == fitting
+    longer = replace(many, clump=bytes(size + 1))
+    with pytest.raises(ConfigError, match="the invitation has 2001 characters, and 2000 are the most"):
+        longer.url()
+    with pytest.raises(ConfigError, match="longer than 2000 characters"):
+        Invitation.parse(text(longer.encode()))
+
+
+def test_the_longest_fields() -> None:
+    """A clump of 255 bytes, a host of 253 characters, 8 addresses, 32 logs and the last second of 9999 all fit."""
+    most = Invitation(
+        KEY,
+        (("a" * 253, 65535), *(("a", port) for port in range(1, 8))),
+        bytes(255),
+        tuple((KEY, number) for number in range(32)),
+        "a" * 32,
+        253_402_300_799,
+    )
+    assert Invitation.decode(most.encode()) == most
+
+
+def test_no_bytes_are_no_invitation() -> None:
+    """Bytes that are not there have no version to speak of."""
+    with pytest.raises(ConfigError, match="the invitation is empty"):
+        Invitation.decode(b"")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from mmap import mmap
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -64,6 +65,30 @@ def test_large_values_lie_apart(step: int, monkeypatch: pytest.MonkeyPatch) -> N
             found += read_all(reader, stream[at : at + step])
         assert found == [(7, value), (8, b"x")]
         assert reader.held == 0
+
+
+@pytest.mark.parametrize(("size", "is_apart"), [(1024 * 1024, False), (1024 * 1024 + 1, True)])
+def test_which_values_lie_apart(size: int, is_apart: bool) -> None:
+    """A value of more than 1 MiB is in pages of its own, and one of 1 MiB is in the heap."""
+    value = random.Random(size).randbytes(size)
+    reader = StlvReader(lambda _kind, _length: None)
+    message, rest = reader.read(memoryview(encode_header(7, size) + value))
+    assert message is not None
+    assert isinstance(message[1].obj, mmap) == is_apart
+    assert (message[1], bytes(rest)) == (value, b"")
+
+
+@pytest.mark.parametrize("step", [1, 2, 17, 1000])
+def test_headers_come_in_pieces(step: int) -> None:
+    """The longest header, of 18 bytes, and one of an empty value are read wherever they are cut."""
+    most = 2**64 - 1
+    messages = [(most, b""), (most, bytes(300)), (2**63, b"abc"), (0, b""), (300, b"d")]
+    stream = b"".join(encode_header(kind, len(value)) + value for kind, value in messages) + b"\xff" * 18
+    asked: list[tuple[int, int]] = []
+    reader = StlvReader(lambda kind, length: asked.append((kind, length)))
+    found = [each for at in range(0, len(stream), step) for each in read_all(reader, stream[at : at + step])]
+    assert found == messages
+    assert asked[-1] == (most, most)
 
 
 def test_a_claimed_length_is_asked_about_before_anything_is_kept() -> None:

@@ -186,9 +186,9 @@ def read_records(stream: BinaryIO) -> Iterator[Record]:
 def read_records_from(stream: BinaryIO, offset: int, end: int | None = None, checksum: bytes = b"") -> Iterator[Record]:
     """The records of a file from 0 or from one that ``read_records`` found at ``offset``; offsets count from there.
 
-    ``end``: where another record begins, at which reading ends. ``checksum``: of all bytes before the end of a bundle;
-    without it the end of every bundle raises, because the checksum there covers the whole file. Otherwise raises
-    ``EncodingError`` as ``read_records`` does.
+    ``end``: where another record of a bundle begins, at which reading ends; a plain file is read to its end.
+    ``checksum``: of all bytes before the end of a bundle; without it the end of every bundle raises, because the
+    checksum there covers the whole file. Otherwise raises ``EncodingError`` as ``read_records`` does.
     """
     stream.seek(0)
     is_bundle = stream.read(len(MAGIC)) == MAGIC

@@ -104,10 +104,12 @@ def _mac(body: bytes | bytearray, key: bytes, hour: int) -> bytes:
 
 
 def _pull_address(body: bytes, at: int) -> tuple[Address, int]:
-    size = {4: 4, 6: 16}.get(body[at]) if at < len(body) else 0
+    if at == len(body):
+        raise Truncated("an address is missing", at)
+    size = {4: 4, 6: 16}.get(body[at])
     if size is None:
         raise EncodingError(f"an address of version {body[at]}", at)
     end = at + 1 + size + 2
-    if not size or end > len(body):
+    if end > len(body):
         raise Truncated("an address is cut off", at)
     return (ip_address(body[at + 1 : at + 1 + size]), int.from_bytes(body[end - 2 : end], "big")), end

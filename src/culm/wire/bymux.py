@@ -162,7 +162,7 @@ class Multiplexer:
                 at += taken
                 continue
             before = len(self._head)
-            self._head += view[at : at + MAX_HEADER_BYTES - before]
+            self._head += view[at : at + MAX_HEADER_BYTES]
             found = pull_packet(self._head, 0)
             if found is None:
                 return
@@ -336,7 +336,7 @@ class Multiplexer:
         while self._turns and size < limit and waiting < len(self._turns):
             stream_id = self._turns.popleft()
             stream = self.streams.get(stream_id)
-            if stream is None or not stream.queued or CLOSE in stream.sent:
+            if stream is None or not stream.queued:
                 continue
             room = min(PACKET_BYTES, stream.credit, stream.queued)
             if not room:
@@ -383,6 +383,6 @@ def _with_credit(credit: int, amount: int, *, is_finite: bool) -> int:
     """Credit with some more. 0 stands for infinite credit, except for that to create streams."""
     if not amount and not is_finite:
         return INFINITE
-    if (credit == INFINITE and not is_finite) or credit + amount > INFINITE:
+    if credit + amount > INFINITE:
         raise RemoteProtocolError("more credit than 64 bits hold, or on top of infinite credit")
     return credit + amount

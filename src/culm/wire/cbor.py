@@ -34,11 +34,11 @@ def head_size(number: int) -> int:
 
 def push_head(out: bytearray, major: int, number: int) -> None:
     """Append a head of the given major type; ``ValueError`` unless ``number`` is an unsigned 64-bit integer."""
-    if 0 <= number < _FIRST_LONG:
-        out.append(major << 5 | number)
-        return
     if not 0 <= number <= MAX_U64:
         raise ValueError(f"{number} is not an unsigned 64-bit integer")
+    if number < _FIRST_LONG:
+        out.append(major << 5 | number)
+        return
     width = head_size(number) - 1
     out.append(major << 5 | (_FIRST_LONG + width.bit_length() - 1))
     out += number.to_bytes(width, "big")

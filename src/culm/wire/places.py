@@ -83,8 +83,8 @@ def parse_log(text: str) -> Log:
 
 def parse_place(text: str) -> Place:
     """``AUTHOR/LOG/SEQ``; ``ConfigError`` otherwise."""
-    log, slash, seq = text.rpartition("/")
-    if not slash or "/" not in log:
+    log, _, seq = text.rpartition("/")
+    if "/" not in log:
         msg = f"{text!r} is not AUTHOR/LOG/SEQ"
         raise ConfigError(msg)
     return Place(*parse_log(log), parse_number(seq, "sequence number", 1))

@@ -85,7 +85,7 @@ class StlvReader:
 
     def _read_header(self, data: memoryview) -> memoryview:
         held = len(self._head)
-        self._head += data[: MAX_HEADER_BYTES - held]
+        self._head += data[:MAX_HEADER_BYTES]
         try:
             kind, at = decode_varu64(self._head)
             length, at = decode_varu64(self._head, at)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import Identity
-from culm.errors import NotHeld, PayloadDamaged
+from culm.bamboo import Identity, yamf_hash
+from culm.errors import NotHeld, PayloadDamaged, StoreDamaged
 from culm.store import PayloadState, SQLiteStore, StoredEntry
-from culm.store.payloads.pieces import PIECE_BYTES, PieceSums
+from culm.store.payloads.checked import right_in_one_piece
+from culm.store.payloads.pieces import PIECE_BYTES, PieceSums, hash_held
 from culm.testing import LogBuilder
 from tests.store.below import age, database_of
-from tests.store.damage import flip
+from tests.store.damage import flip, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,6 +203,94 @@ def test_bounded_reading(place: Path, log: LogBuilder, monkeypatch: pytest.Monke
         assert not database_of(store).stretches, "what was read to its end stays in memory"
 
 
+def test_the_stretches_in_memory(place: Path) -> None:
+    """Eight stretches are remembered: those that were read last."""
+    builder = LogBuilder(AUTHOR)
+    builder.append(bytes(9 * MIB))
+    with SQLiteStore(place) as store:
+        store.add(builder.items())
+        stored = stored_at(store, builder, 1)
+        for number in (*range(8), 0, 8):
+            assert b"\0" == store.payload_slice(stored.id, number * MIB, 1)
+
+        assert [2, 3, 4, 5, 6, 7, 0, 8] == [number for _, number in database_of(store).stretches]
+
+
+def test_a_payload_of_one_stretch(place: Path) -> None:
+    """The longest payload without checksums is compared with its hash; slices of it may begin anywhere."""
+    payload = random.Random(4).randbytes(MIB)
+    builder = LogBuilder(AUTHOR)
+    builder.append(payload)
+    with SQLiteStore(place) as store:
+        store.add(builder.items())
+        stored = stored_at(store, builder, 1)
+        for at in (0, 1, PIECE_BYTES - 1, PIECE_BYTES, MIB - 5):
+            assert payload[at : at + 70_000] == store.payload_slice(stored.id, at, 70_000)
+        assert b"" == store.payload_slice(stored.id, MIB, 1)
+        assert b"" == store.payload_slice(stored.id + 1, 0, 1)
+
+
+def test_what_a_slice_says_of_damage(place: Path, log: LogBuilder) -> None:
+    """It says whether bytes have changed, in whichever stretch, or at which byte the file ends."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        stored = stored_at(store, log, 3)
+        for at in (MIB + 5, 3 * MIB + 5):
+            flip(place, 3, at)
+            with pytest.raises(PayloadDamaged, match="its bytes have changed"):
+                store.payload_slice(stored.id, at, 1)
+        (file,) = place.with_name(place.name + "-payloads").iterdir()
+        os.truncate(file, MIB + 1000)
+        with pytest.raises(PayloadDamaged, match=f"it ends after {MIB + 1000} of {len(LARGE)} bytes"):
+            store.payload_slice(stored.id, MIB, 1)
+
+
+def test_deleted_while_a_slice_is_read(place: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice of a payload that somebody deletes meanwhile has no bytes."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        stored = stored_at(store, log, 3)
+        pread = os.pread
+
+        def deleting(*_: int) -> bytes:
+            monkeypatch.setattr(os, "pread", pread)
+            with SQLiteStore(place) as other:
+                other.forget(stored.entry.place)
+            return b""
+
+        monkeypatch.setattr(os, "pread", deleting)
+        assert b"" == store.payload_slice(stored.id, 5, 5)
+
+
+def test_many_small_payloads_at_once(place: Path, log: LogBuilder) -> None:
+    """Of payloads in a single row each it is found at once which are right; of others nothing is said."""
+    with SQLiteStore(place) as store:
+        store.add([*log.items(), (log.append(b"right"), b"right")])
+        flip(place, 1)
+        entries = {stored_at(store, log, seq).id: log.entries[seq - 1] for seq in (1, 2, 3, 4)}
+        assert {stored_at(store, log, 4).id} == right_in_one_piece(database_of(store), entries)
+
+
+def test_the_hash_of_a_beginning(place: Path, log: LogBuilder) -> None:
+    """The first bytes held have a hash of their own, wherever they end."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        for seq, payload in ((2, SMALL), (3, LARGE)):
+            for most in (0, 1, PIECE_BYTES, 2 * PIECE_BYTES + 5, len(payload)):
+                found = hash_held(database_of(store), stored_at(store, log, seq).id, most)
+                assert (most, yamf_hash(payload[:most])) == (found.size, found.hash)
+
+
+def test_a_row_in_front_of_the_payload(place: Path, log: LogBuilder) -> None:
+    """Bytes in the database that claim to begin before the payload are damage of the store."""
+    with SQLiteStore(place) as store:
+        store.add(log.items())
+        stored = stored_at(store, log, 1)
+        assert put(place, "payloads", "at", "-1", f"entry = {stored.id}")
+        with pytest.raises(StoreDamaged):
+            list(store.payload(stored))
+
+
 @pytest.mark.parametrize("sizes", [[1], [5, MIB - 5], [MIB, MIB], [MIB + 1], [3, 2 * MIB, 9]])
 def test_checksums(sizes: list[int]) -> None:
     """The checksums are those of each MiB, however the bytes come: the CRC-32 of ISO 3309."""
@@ -246,8 +335,26 @@ def test_checksums_are_stored(place: Path, log: LogBuilder, way: str) -> None:
             sink.finish()
 
         (sums,) = known_sums(store)
-        assert 16 == len(sums or b"")
+        expected = PieceSums()
+        expected.update(LARGE)
+        assert expected.encoded == sums
         assert LARGE[MIB + 9 : MIB + 99] == store.payload_slice(stored_at(store, log, 3).id, MIB + 9, 90)
+
+
+def test_a_trusted_writer_that_goes_on(place: Path, log: LogBuilder) -> None:
+    """Of what was held before a trusted writer came nobody has the checksums; a first slice computes them."""
+    large = log.entries[2].place
+    with SQLiteStore(place) as store:
+        store.add([(entry, None) for entry in log.entries])
+        begun = store.payload_sink(large)
+        begun.write(LARGE[:1_300_000])
+        begun.close()
+        sink = store.payload_sink(large, trusted=True)
+        sink.write(LARGE[sink.offset :])
+        sink.finish()
+
+        assert [None] == known_sums(store)
+        assert LARGE[-5:] == store.payload_slice(stored_at(store, log, 3).id, len(LARGE) - 5, 50)
 
 
 def test_an_older_store(place: Path, log: LogBuilder) -> None:

@@ -16,6 +16,7 @@ from culm.errors import NotHeld, PayloadDamaged, PayloadMismatch, PayloadSizeMis
 from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.payloads.pieces import PIECE_BYTES
+from culm.store.values import Overtaken
 from culm.testing import LogBuilder
 from tests.store.below import database_of
 from tests.store.damage import put
@@ -33,6 +34,43 @@ def test_in_one_go(bare: SQLiteStore, log: LogBuilder) -> None:
     assert (PayloadState.COMPLETE, b"first") == held(bare, log.entries[0].place)
     assert [(2, 3)] == bare.missing(log.entries[0].log, 3)
     assert [(1, 2)] == [(offer.newest, offer.held_back) for offer in bare.offers()]
+    assert 1 == next(iter(bare.logs())).complete_to
+    bare.forget(log.entries[0].place)
+    sink.finish()
+    sink.close()
+    assert PayloadState.FORGOTTEN == held(bare, log.entries[0].place)[0]
+
+
+def test_rows_of_the_usual_size(store: SQLiteStore) -> None:
+    """The largest payload in the database lies in as few rows as it can."""
+    builder = LogBuilder(Identity(bytes(32)))
+    entry = builder.append(LARGE[: 16 * PIECE_BYTES])
+    store.add([(entry, None)])
+    sink = store.payload_sink(entry.place)
+    sink.write(LARGE[: 16 * PIECE_BYTES])
+    assert (PayloadState.PARTIAL, LARGE[: 15 * PIECE_BYTES]) == held(store, entry.place)
+    sink.finish()
+
+    rows = database_of(store).connection.execute("SELECT at, length(piece) FROM payloads ORDER BY at").fetchall()
+    assert [(at * PIECE_BYTES, PIECE_BYTES) for at in range(16)] == rows
+
+
+def test_after_the_end(bare: SQLiteStore, log: LogBuilder) -> None:
+    """A sink that gave up holds nothing; one that was overtaken says so each time, and never stores any more."""
+    place = log.entries[1].place
+    sink = bare.payload_sink(place)
+    sink.write(LARGE[:1000])
+    sink.keep()
+    sink.abandon()
+    assert (0, (PayloadState.ABSENT, b"")) == (sink.offset, held(bare, place))
+
+    sink = bare.payload_sink(place)
+    sink.write(LARGE[:1000])
+    bare.forget(place)
+    for act in (sink.keep, lambda: sink.write(b"x"), sink.finish):
+        with pytest.raises(Overtaken):
+            act()
+    assert (PayloadState.FORGOTTEN, b"") == held(bare, place)
 
 
 @pytest.mark.slow

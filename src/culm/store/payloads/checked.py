@@ -177,8 +177,8 @@ def _compared(database: Database, entry_id: int, entry: Entry, number: int) -> b
     stretch = read_slice(database, entry_id, begin, SUMMED_BYTES)
     if crc32(stretch).to_bytes(SUM_BYTES) == expected:
         return stretch
-    is_short = len(stretch) < min(SUMMED_BYTES, entry.size - begin)
-    _raise_damage(database, entry_id, entry, file, begin + len(stretch) if is_short else entry.size)
+    reached = begin + len(stretch) if len(stretch) < SUMMED_BYTES else entry.size
+    _raise_damage(database, entry_id, entry, file, reached)
     return b""
 
 

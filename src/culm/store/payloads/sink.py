@@ -107,7 +107,7 @@ class PayloadSink:
         if len(self._pending) >= _COMMIT_BYTES:
             # Whole pieces only: a peer that sends a few bytes at a time must not cause a row for each of them.
             whole = len(self._pending) - len(self._pending) % pieces.PIECE_BYTES
-            if not self.is_large and self._stored + whole == self._entry.size:
+            if not self.is_large:  # It is the whole payload, whose last piece is stored with its last byte.
                 whole -= pieces.PIECE_BYTES
             self._commit(whole)
 

@@ -116,6 +116,7 @@ _FRAMES = [
     frame(2, place_of(LOG.entries[2]), 2**63),
     frame(4, b"unknown"),
     bytes.fromhex("01f805") + b"later",
+    frame(1, LOG.entries[0].encoded) + frame(2, place_of(LOG.entries[0]) + LOG.entries[1].encoded),
     # The payload of another place, which begins like the frame of the entry before.
     frame(1, LOG.entries[0].encoded) + frame(2, frame(1, LOG.entries[0].encoded)[1:37] + b"other"),
 ]

@@ -62,7 +62,10 @@ def test_after_the_end(bare: SQLiteStore, log: LogBuilder) -> None:
     sink.write(LARGE[:1000])
     sink.keep()
     sink.abandon()
+    sink.finish()
     assert (0, (PayloadState.ABSENT, b"")) == (sink.offset, held(bare, place))
+    with pytest.raises(PayloadMismatch):
+        sink.write(b"x")
 
     sink = bare.payload_sink(place)
     sink.write(LARGE[:1000])

@@ -265,6 +265,7 @@ def test_any_bytes(data: bytes, start: bytes) -> None:
 REFUSED = {
     "unknown type": (MAGIC + frame(4, b"x"), "unknown type 4", 12),
     "far unknown type": (MAGIC + frame(2**40, b"x"), "unknown type", 12),
+    "unknown type of any length": (MAGIC + frame(2**64 - 1, b"x", 2**64 - 1), "unknown type", 12),
     "long type": (MAGIC + b"\xf8\x01\x00", "shortest form", 12),
     "long length": (MAGIC + b"\x01\xf8\x01", "shortest form", 13),
     "large entry": (MAGIC + frame(1, bytes(323)), "a frame of 323 bytes; frames of its type have at most 322", 16),

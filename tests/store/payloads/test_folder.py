@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AUTHOR = Identity(bytes(32))
-LARGE = bytes(pieces.LARGE_BYTES) + b"end"
+LARGE = bytes(1024 * 1024 + 1)  # the smallest that is a file
 
 
 @pytest.fixture

@@ -42,17 +42,20 @@ def test_in_one_go(bare: SQLiteStore, log: LogBuilder) -> None:
 
 
 def test_rows_of_the_usual_size(store: SQLiteStore) -> None:
-    """The largest payload in the database lies in as few rows as it can."""
+    """The largest payload in the database, of 1 MiB, lies in 16 rows of 64 KiB; all but one of them are held at once."""
+    size = 64 * 1024
     builder = LogBuilder(Identity(bytes(32)))
-    entry = builder.append(LARGE[: 16 * PIECE_BYTES])
+    entry = builder.append(LARGE[: 16 * size])
     store.add([(entry, None)])
     sink = store.payload_sink(entry.place)
-    sink.write(LARGE[: 16 * PIECE_BYTES])
-    assert (PayloadState.PARTIAL, LARGE[: 15 * PIECE_BYTES]) == held(store, entry.place)
+    sink.write(LARGE[: 16 * size - 1])
+    assert (PayloadState.ABSENT, b"") == held(store, entry.place)
+    sink.write(LARGE[16 * size - 1 : 16 * size])
+    assert (PayloadState.PARTIAL, LARGE[: 15 * size]) == held(store, entry.place)
     sink.finish()
 
     rows = database_of(store).connection.execute("SELECT at, length(piece) FROM payloads ORDER BY at").fetchall()
-    assert [(at * PIECE_BYTES, PIECE_BYTES) for at in range(16)] == rows
+    assert [(at * size, size) for at in range(16)] == rows
 
 
 def test_after_the_end(bare: SQLiteStore, log: LogBuilder) -> None:

@@ -69,6 +69,17 @@ def test_what_survives_a_power_cut(bare: SQLiteStore, log: LogBuilder, durable: 
     assert (level >= 2) == (durable is not False)
 
 
+def test_a_slice_of_what_is_held(bare: SQLiteStore, log: LogBuilder) -> None:
+    """Of a payload that is still coming, a slice begins at any byte of a row, wherever that row begins."""
+    sink = bare.payload_sink(log.entries[0].place)
+    sink.write(b"firs")
+    sink.keep()
+    stored = bare.get(log.entries[0].place)
+    assert stored is not None
+    database_of(bare).connection.execute("UPDATE payloads SET at = 1 WHERE entry = ?", (stored.id,))
+    assert b"rs" == bare.payload_slice(stored.id, 3, 9)
+
+
 def test_after_the_end(bare: SQLiteStore, log: LogBuilder) -> None:
     """A sink that gave up holds nothing; one that was overtaken says so each time, and never stores any more."""
     place = log.entries[1].place

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from culm.bamboo import Entry, ForkProof, Identity, encode_varu64, yamf_hash
@@ -115,12 +115,14 @@ _FRAMES = [
     frame(2, bytes(32) + b"\xf8\x01\x01"),  # a number that is not as short as it can be
     frame(2, place_of(LOG.entries[2]), 2**63),
     frame(4, b"unknown"),
+    frame(3, PROOF.encode()),
     bytes.fromhex("01f805") + b"later",
+    frame(1, LOG.entries[0].encoded) + frame(2, place_of(LOG.entries[0]) + LOG.entries[1].encoded),
     # The payload of another place, which begins like the frame of the entry before.
     frame(1, LOG.entries[0].encoded) + frame(2, frame(1, LOG.entries[0].encoded)[1:37] + b"other"),
 ]
 # How much is read at once, and taken apart at once: as it is, and so little that all of these frames need several.
-_SIZES = st.sampled_from([(64 * 1024, 512 * 1024), (64, 400), (300, 700)])
+_SIZES = st.sampled_from([(64 * 1024, 512 * 1024), (64, 400), (300, 700), (700, 700)])
 
 
 # -- plain -----------------------------------------------------------------------------------------------------
@@ -264,6 +266,7 @@ def test_any_bytes(data: bytes, start: bytes) -> None:
 REFUSED = {
     "unknown type": (MAGIC + frame(4, b"x"), "unknown type 4", 12),
     "far unknown type": (MAGIC + frame(2**40, b"x"), "unknown type", 12),
+    "unknown type of any length": (MAGIC + frame(2**64 - 1, b"x", 2**64 - 1), "unknown type", 12),
     "long type": (MAGIC + b"\xf8\x01\x00", "shortest form", 12),
     "long length": (MAGIC + b"\x01\xf8\x01", "shortest form", 13),
     "large entry": (MAGIC + frame(1, bytes(323)), "a frame of 323 bytes; frames of its type have at most 322", 16),
@@ -329,6 +332,9 @@ def test_payloads_that_are_not_read_are_skipped() -> None:
     st.none() | st.integers(0, 2000),
     _SIZES,
 )
+@example([_FRAMES.index(frame(3, PROOF.encode())), *range(10)], None, None, (700, 700))
+@example([len(_FRAMES) - 2], None, None, (64 * 1024, 512 * 1024))
+@example([len(_FRAMES) - 1], None, None, (64 * 1024, 512 * 1024))
 def test_small_frames_at_once(
     chosen: list[int], flip: tuple[int, int] | None, cut: int | None, sizes: tuple[int, int]
 ) -> None:

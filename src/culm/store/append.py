@@ -63,8 +63,8 @@ def append(
     log_id: int,
     payload: Iterable[Buffer],
     *,
-    is_end: bool = False,
-    continue_here: bool = False,
+    is_end: bool,
+    continue_here: bool,
 ) -> Entry:
     """Sign and store the next entry of the identity's log ``log_id``.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AUTHOR = Identity(bytes(32))
-LARGE = bytes(pieces.LARGE_BYTES) + b"end"
+LARGE = bytes(1024 * 1024 + 1)  # the smallest that is a file
 
 
 @pytest.fixture
@@ -29,10 +29,14 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """What is brought to the disk, in that order."""
-    found: list[Path] = []
-    monkeypatch.setattr("culm.store.payloads.folder.sync", found.append)
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
+    """What is brought to the disk, in that order, and how many bytes each file has by then."""
+    found: list[tuple[Path, int]] = []
+
+    def sync(path: Path) -> None:
+        found.append((path, path.stat().st_size if path.is_file() else 0))
+
+    monkeypatch.setattr("culm.store.payloads.folder.sync", sync)
     return found
 
 
@@ -69,17 +73,18 @@ def test_no_file_is_taken_twice(folder: Folder, monkeypatch: pytest.MonkeyPatch)
         folder.create()
 
 
-def test_names_are_brought_to_the_disk(folder: Folder, synced: list[Path]) -> None:
+def test_names_are_brought_to_the_disk(folder: Folder, synced: list[tuple[Path, int]]) -> None:
     """The name of the folder when it is made; a file, and then its name, when that is asked for."""
     name = folder.create()
-    assert [folder.path.parent] == synced
+    assert [(folder.path.parent, 0)] == synced
     folder.create()
+    folder.write(name, 0, b"12345")
     folder.sync(name)
-    assert [folder.path.parent, folder.path / name, folder.path] == synced
+    assert [(folder.path.parent, 0), (folder.path / name, 5), (folder.path, 0)] == synced
 
 
 @pytest.mark.parametrize("way", ["append", "add", "sink"])
-def test_large_payloads_are_brought_to_the_disk(place: Path, synced: list[Path], way: str) -> None:
+def test_large_payloads_are_brought_to_the_disk(place: Path, synced: list[tuple[Path, int]], way: str) -> None:
     """Once a large payload counts as held its file is on the disk, however it came."""
     builder = LogBuilder(AUTHOR)
     entry = builder.append(LARGE)
@@ -98,7 +103,7 @@ def test_large_payloads_are_brought_to_the_disk(place: Path, synced: list[Path],
 
     assert found is not None
     assert PayloadState.COMPLETE is found.payload_state
-    assert [Folder(place).path / name, Folder(place).path] == synced[-2:]
+    assert [(Folder(place).path / name, len(LARGE)), (Folder(place).path, 0)] == synced[-2:]
 
 
 def test_a_file_that_is_gone_while_it_grows(place: Path) -> None:

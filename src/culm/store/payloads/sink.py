@@ -43,13 +43,7 @@ class PayloadSink:
     """
 
     def __init__(
-        self,
-        database: Database,
-        place: Place,
-        entry_hash: bytes | None = None,
-        *,
-        trusted: bool = False,
-        durable: bool = True,
+        self, database: Database, place: Place, entry_hash: bytes | None, *, trusted: bool, durable: bool
     ) -> None:
         self._database = database
         self._trusted = trusted

@@ -82,6 +82,35 @@ def test_small_blocks(store: SQLiteStore, seed: int, page: int, monkeypatch: pyt
             assert len(counts) <= 1 + sum(counts) // 2
 
 
+def test_blocks_of_several_logs(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two logs' entries in one transaction, entries beside a fork, and entries where a fork emptied the last block."""
+    monkeypatch.setattr(records, "MAX_BLOCK", 8)
+    monkeypatch.setattr(records, "MIN_BLOCK", 2)
+    a, b, c = (build_log(40, seed=seed) for seed in (1, 2, 3))
+    connection = database_of(store).connection
+    for items in (
+        a.items(),
+        b.items(b.entries[:20]),
+        [*b.items(b.entries[20:30]), *c.items(c.entries[:10])],
+        [*b.items(b.entries[30:35]), (a.make(3, b"otherwise"), None)],
+        b.items(b.entries[35:36]),
+        b.items(b.entries[36:]),
+    ):
+        store.add(items)
+        assert records.problems(connection) == []
+    query = "SELECT id, head FROM logs ORDER BY id"
+    heads = connection.execute(query).fetchall()
+    with database_of(store).transaction():
+        records.rebuild(connection)
+    assert connection.execute(query).fetchall() == heads
+
+
+def test_a_set_is_opened_while_the_store_writes(store: SQLiteStore) -> None:
+    """Whoever opens a set only reads, and so waits for no writer; the set is as it was before."""
+    with database_of(store).transaction(), store.record_set(View.ENTRIES) as storage:
+        assert len(storage) == 0
+
+
 def test_a_forgotten_payload_is_news_of_its_log(store: SQLiteStore) -> None:
     """Whoever asks which logs changed is told of one that lost a payload, and of no other."""
     logs = [build_log(3, seed=seed) for seed in (1, 2)]

@@ -14,6 +14,8 @@ from culm.errors import NotHeld, StoreDamaged
 from culm.store import SQLiteStore, View
 from culm.store.records import index as records
 from culm.store.records import views
+from culm.store.rows import next_change
+from culm.store.schema import to_sql
 from culm.testing import build_log
 from tests.store.below import age, database_of
 
@@ -82,7 +84,8 @@ def test_small_blocks(store: SQLiteStore, seed: int, page: int, monkeypatch: pyt
             assert len(counts) <= 1 + sum(counts) // 2
 
 
-def test_blocks_of_several_logs(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("border", range(31, 38))
+def test_blocks_of_several_logs(store: SQLiteStore, border: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two logs' entries in one transaction, entries beside a fork, and entries where a fork emptied the last block."""
     monkeypatch.setattr(records, "MAX_BLOCK", 8)
     monkeypatch.setattr(records, "MIN_BLOCK", 2)
@@ -92,15 +95,44 @@ def test_blocks_of_several_logs(store: SQLiteStore, monkeypatch: pytest.MonkeyPa
         a.items(),
         b.items(b.entries[:20]),
         [*b.items(b.entries[20:30]), *c.items(c.entries[:10])],
-        [*b.items(b.entries[30:35]), (a.make(3, b"otherwise"), None)],
-        b.items(b.entries[35:36]),
-        b.items(b.entries[36:]),
+        [*b.items(b.entries[30:border]), (a.make(3, b"otherwise"), None)],
+        b.items(b.entries[border : border + 1]),
+        b.items(b.entries[border + 1 :]),
     ):
         store.add(items)
         assert records.problems(connection) == []
     query = "SELECT id, head FROM logs ORDER BY id"
     heads = connection.execute(query).fetchall()
     with database_of(store).transaction():
+        records.rebuild(connection)
+    assert connection.execute(query).fetchall() == heads
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_changes_behind_the_index(store: SQLiteStore, *, nested: bool) -> None:
+    """Whatever statement changes an entry, the index follows, the log has a new head, and it is news.
+
+    That holds for a transaction of its own, and for one that adds entries of the log, too.
+    """
+    log = build_log(9)
+    database = database_of(store)
+    store.add(log.items(log.entries[:3]))
+    before = store.change()
+    with database.transaction() as connection:
+        if nested:
+            store.add(log.items(log.entries[3:5]))
+        next_change(connection)
+        connection.execute("UPDATE entries SET payload_state = 0, payload_held = 0 WHERE seq = ?", (to_sql(2),))
+    assert [name for name, _ in store.holdings(before)] == [(log.identity.public, 0)]
+    query = "SELECT head, entry_count, payload_count FROM logs"
+    heads: list[tuple[bytes, int, int]] = []
+    for items in ([], log.items(log.entries[3:6]), log.items(log.entries[6:])):
+        store.add(items)
+        assert records.problems(connection) == []
+        heads = connection.execute(query).fetchall()
+        with store.record_set(View.HEADS) as storage:
+            assert [storage.id(0)] == [row[0] for row in heads]
+    with database.transaction():
         records.rebuild(connection)
     assert connection.execute(query).fetchall() == heads
 

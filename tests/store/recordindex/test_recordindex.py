@@ -144,10 +144,13 @@ def test_comparing_finds_the_difference(
 ) -> None:
     """Two indexes, of whatever blocks and files each, differ by what their sets do, in the order of records.
 
-    An id settles its timestamp, as the id of an entry does.
+    An id settles its timestamp, as the id of an entry does. Ids are hashes: those of other sets have another sum.
     """
     known = by_ids(a | b | shared)
-    ours, theirs = ({known[identity] for _, identity in items} for items in (a | shared, b | shared))
+    ours, theirs = (
+        {(known[identity][0], blake2b(identity, digest_size=32).digest()) for _, identity in items}
+        for items in (a | shared, b | shared)
+    )
     with indexes((ours, one), (theirs, other)) as (first, second):
         found = [(difference.side, difference[1:]) for difference in compare(first, second)]
     expected = [("a", item) for item in ours - theirs] + [("b", item) for item in theirs - ours]

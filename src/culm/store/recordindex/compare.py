@@ -3,7 +3,8 @@
 Ranges with as many records and the same sum of ids are equal and are passed over. Any other range is cut where a block
 begins, as near to its middle as possible, and both halves are compared in turn. A block is read only if the other index
 does not have the same block, so the cost depends on the differences. As in the protocol itself, one id under two
-timestamps is not noticed; that cannot happen with entries, because the id of an entry decides its timestamp.
+timestamps is not noticed, which cannot happen with entries, because the id of an entry decides its timestamp; nor are
+different ids that somebody chose so that their sums meet.
 """
 
 from collections.abc import Iterable, Iterator

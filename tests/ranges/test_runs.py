@@ -41,3 +41,5 @@ def test_a_span_behind_or_inside_the_last_run(first: int, last: int, expected: i
 def test_no_numbers() -> None:
     """Of an empty set nothing is around anything."""
     assert (None, None, False) == (Runs().extent, Runs().around(1), bool(Runs()))
+    assert Runs() == Runs([])
+    assert Runs() != []

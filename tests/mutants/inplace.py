@@ -25,7 +25,7 @@ from inspect import CO_NEWLOCALS
 from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from tests.mutants.operators import Mutant
 
 _SECONDS = 10  # for a mutant, and that one test may take: those of a quick run take milliseconds
-_There = tuple[list[FunctionType], list["functools._lru_cache_wrapper[Any]"]]  # what there is of them in the process
 _BYTES = 4 << 30  # of memory that a child may use: a mutant may fill all there is
 
 
@@ -47,6 +46,22 @@ class Verdict(IntEnum):
     SURVIVED = 0
     NOTICED = 1
     OUTSIDE = 2  # it changes more than functions
+
+
+class Code(NamedTuple):
+    """What can be exchanged in a process: its functions, and what caches remember of them."""
+
+    functions: list[FunctionType]
+    caches: list[functools._lru_cache_wrapper[Any]]
+
+    @classmethod
+    def of_process(cls) -> Code:
+        """All that there is now."""
+        gc.unfreeze()  # what is frozen is not listed
+        there = gc.get_objects()
+        gc.freeze()
+        functions = [found for found in there if isinstance(found, FunctionType)]
+        return cls(functions, [found for found in there if isinstance(found, functools._lru_cache_wrapper)])
 
 
 def exchange(file: Path, source: str, functions: list[FunctionType]) -> bool:
@@ -111,10 +126,7 @@ class InPlace:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Fork once for each mutant."""
-        gc.unfreeze()  # what is frozen is not listed
-        functions = [found for found in gc.get_objects() if isinstance(found, FunctionType)]
-        caches = [found for found in gc.get_objects() if isinstance(found, functools._lru_cache_wrapper)]
-        gc.freeze()
+        code = Code.of_process()
         with tempfile.TemporaryDirectory(prefix="culm-mutants-") as name:
             home = Path(name)
             home.chmod(0o755)
@@ -124,10 +136,8 @@ class InPlace:
             while True:
                 while len(running) < self._jobs and (mutant := next(waiting, None)) is not None:
                     folder = _folder(home)
-                    child = _fork(
-                        folder, functools.partial(_try, session, mutant, (functions, caches), self._items(mutant))
-                    )
-                    running[child] = mutant, folder
+                    trial = functools.partial(_try, session, mutant, code, self._items(mutant))
+                    running[_fork(folder, trial)] = mutant, folder
                 if not running:
                     return True
                 ended, status = os.wait()
@@ -135,8 +145,12 @@ class InPlace:
                 with suppress(ProcessLookupError):
                     os.killpg(ended, signal.SIGKILL)  # what it has started
                 shutil.rmtree(folder, ignore_errors=True)
-                code = os.waitstatus_to_exitcode(status)
-                self._heard(mutant, Verdict(code) if code in (Verdict.SURVIVED, Verdict.OUTSIDE) else Verdict.NOTICED)
+                ending = os.waitstatus_to_exitcode(status)
+                known = ending in (
+                    Verdict.SURVIVED,
+                    Verdict.OUTSIDE,
+                )  # Otherwise a test has failed, or ended the child.
+                self._heard(mutant, Verdict(ending) if known else Verdict.NOTICED)
 
     def _run_all(self, session: pytest.Session, home: Path) -> None:
         """Run all tests once, to see which fail and how long each takes."""
@@ -199,11 +213,10 @@ def _note(session: pytest.Session, items: list[pytest.Item], noted: Path) -> Ver
     return Verdict.SURVIVED
 
 
-def _try(session: pytest.Session, mutant: Mutant, there: _There, items: list[pytest.Item]) -> Verdict:
-    functions, caches = there
-    if not exchange(modules()[mutant.module], mutant.source, functions):
+def _try(session: pytest.Session, mutant: Mutant, code: Code, items: list[pytest.Item]) -> Verdict:
+    if not exchange(modules()[mutant.module], mutant.source, code.functions):
         return Verdict.OUTSIDE
-    for cached in caches:
+    for cached in code.caches:
         cached.cache_clear()  # of what the functions gave before
     until = time.perf_counter() + _SECONDS
     for _ in _run(items):

@@ -11,6 +11,7 @@ import pytest
 
 from culm.bamboo import PayloadHasher
 from culm.errors import StoreFull
+from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sharing.turns import Share
 from culm.node.storage.source import StoreSource
@@ -185,6 +186,49 @@ def test_entries_that_come_together(parties: list[Party], monkeypatch: pytest.Mo
     assert (5, 5, [], []) == (report.added, report.payloads, report.refused, hashed)
     stored = list(party.store.entries(key(log)))
     assert [log.payloads[entry.hash] for entry in log.entries] == [b"".join(party.store.payload(one)) for one in stored]
+
+
+def test_what_waits_is_counted(parties: list[Party]) -> None:
+    """Entries count with their payloads, however they came, until they are stored."""
+    party, log = parties[0], build_log(6, payload_size=100)
+    items = [(entry, log.payloads[entry.hash]) for entry in log.entries]
+    sizes = [len(entry.encoded) + 100 for entry in log.entries]
+    alone = len(log.entries[5].encoded)
+
+    async def main() -> list[int]:
+        arrivals, waiting = Arrivals(party.worker, lambda _: None), []
+        arrivals.take(EntriesReceived(1, items[:3]))
+        waiting.append(arrivals.waiting)
+        take_entry(arrivals, 2, *items[3])
+        waiting.append(arrivals.waiting)
+        arrivals.take(EntriesReceived(1, items[4:5]))
+        waiting.append(arrivals.waiting)
+        arrivals.take(EntryReceived(3, log.entries[5], verified=False))
+        arrivals.end_of_chunk()
+        waiting.append(arrivals.waiting)
+        await asyncio.sleep(0)  # the store's thread has them, and they count as long
+        waiting.append(arrivals.waiting)
+        await arrivals.flush()
+        return [*waiting, arrivals.waiting]
+
+    total = sum(sizes[:5])
+    assert run(main) == [sum(sizes[:3]), sum(sizes[:4]), total, total + alone, total + alone, 0]
+
+
+def test_a_payload_that_is_not_wanted_any_more(parties: list[Party], film: LogBuilder) -> None:
+    """If the application refuses an entry that is held, the payload that comes for it is dropped."""
+    party, (entry,) = parties[0], film.entries
+    party.store.add([(entry, None)])
+
+    async def main() -> None:
+        arrivals = Arrivals(party.worker, lambda _: None, Policy(curate=lambda *_: False))
+        arrivals.take(EntryReceived(1, entry, verified=False))
+        for piece in pieces(entry, film.payloads[entry.hash]):
+            arrivals.take(piece)
+        await arrivals.close()
+
+    run(main)
+    assert held(party, film)[0] is PayloadState.ABSENT
 
 
 def test_a_part_of_a_payload_is_not_taken_for_the_whole(parties: list[Party]) -> None:

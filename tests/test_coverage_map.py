@@ -50,7 +50,7 @@ TESTED_IN = {
     "negentropy/test_properties": "negentropy.array negentropy.codec negentropy.harness negentropy.reconciler"
     " negentropy.storage",
     "node/bushbaby/test_session": "node.bushbaby.intake node.interests.policy node.sessions.session"
-    " node.sessions.speaker node.sessions.stats",
+    " node.sessions.speaker",
     "node/culm/test_interests": "node.interests.choices",
     "node/network/test_websocket": "node.network.webaccess",
     "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"
@@ -102,12 +102,12 @@ TESTED_IN = {
     "spark/verification/test_steps": "spark.batches.arrays spark.batches.checks spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
     " spark.verification.authentic spark.verification.segment spark.verification.segment_summary",
-    "store/test_add": "store.ingest store.logview store.sqlite store.records.runs testing.builders",
+    "store/test_add": "store.ingest store.logview store.sqlite testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",
     "store/test_exchange": "store.entries store.logs",
     "store/test_news": "store.copying",
-    "store/payloads/test_large": "store.payloads.folder store.payloads.pieces",
+    "store/payloads/test_large": "store.payloads.pieces",
     "store/payloads/test_payloads": "store.payloads.sink",
     "store/recordindex/test_recordindex": "store.recordindex.compare store.recordindex.manifest"
     " store.recordindex.storage store.recordindex.writer",

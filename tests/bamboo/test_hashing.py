@@ -55,7 +55,7 @@ def test_little_waits() -> None:
     before = sys.getrefcount(piece)
     for _ in range(20):
         hasher.update(piece)
-        assert sys.getrefcount(piece) <= before + 2  # One of them waits or is being hashed, at most.
+        assert sys.getrefcount(piece) <= before + 4  # One waits, and one is being hashed, for which it is named thrice.
     assert hasher.hash == digest(bytes(20 * 600_000))
     assert sys.getrefcount(piece) == before
 

@@ -126,6 +126,22 @@ def test_both_know_the_lowest_fork(scheme: str, held: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_proof_that_leads_to_a_lower_fork(scheme: str) -> None:
+    """The proof that one node shows contradicts what the other holds further below: both know that before they end."""
+    log = build_log(9)
+    _, two, three, four, *_, nine = log.entries
+    other_four = log.make(4, b"4", lipmaalink=yamf_hash(b"another"), is_end=True)
+    other_nine = log.make(9, b"9", is_end=True)
+    held = [
+        [(entry, log.payloads[entry.hash]) for entry in some]
+        for some in ((two, three, four, nine, other_nine), (three, other_four))
+    ]
+    with parties_with(*held) as (one, other):
+        run(lambda: exchanges(scheme, one, other, two.log))
+        assert lowest(one) == lowest(other) == 1
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("first", [0, 1])
 def test_an_end_with_entries_behind_it(scheme: str, first: int) -> None:
     """One node holds an entry behind the end that the other holds: both learn of it, whoever finds out last."""

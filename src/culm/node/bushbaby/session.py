@@ -368,6 +368,8 @@ class BushbabySession(Session[bushbaby.Event]):
         while some := list(islice(rest, _LOGS_A_TURN)):
             if proofs := await self._worker.run(self._doubts.unknown, self._worker.store, some, shares):
                 self.connection.send_forks(proofs)
+                if self.connection.is_culm:  # The answer comes behind the proof of a lower fork that these lead to.
+                    self._ledger.unanswered += self.connection.send_have([])
                 self.driver.wake()
 
     async def _ask_anew(self) -> None:

@@ -245,10 +245,8 @@ def in_place_verdicts(mutants: list[Mutant], jobs: int, reached: Reached) -> dic
     quick.CPU_SECONDS = _SECONDS
     trial = InPlace(mutants, jobs, reached.tests, hear)
     options = ["--quick", "-s", "-q", "--no-header", "--no-summary", *_UNORDERED, "--timeout=0"]
-    options += [
-        "-W",
-        "ignore::pytest.PytestAssertRewriteWarning",
-    ]  # this module has imported some of the tests' modules
+    # This module has imported some of the tests' modules, whose asserts pytest can no longer rewrite.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     code = pytest.main([*options, str(TESTS)], plugins=[trial])
     if code or len(verdicts) < len(mutants):
         raise Broken("the tests could not be run in place; make quick says more")

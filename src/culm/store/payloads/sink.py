@@ -101,7 +101,8 @@ class PayloadSink:
         if len(self._pending) >= _COMMIT_BYTES:
             # Whole pieces only: a peer that sends a few bytes at a time must not cause a row for each of them.
             whole = len(self._pending) - len(self._pending) % pieces.PIECE_BYTES
-            if not self.is_large:  # It is the whole payload, whose last piece is stored with its last byte.
+            # A payload that is no file has at most ``LARGE_BYTES``, so it is whole: its last piece is stored by finish.
+            if not self.is_large:
                 whole -= pieces.PIECE_BYTES
             self._commit(whole)
 

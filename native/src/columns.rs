@@ -3,7 +3,7 @@
 //! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`), and objects only for what
 //! it stores. An offset of -1 stands for a link that the format leaves out.
 
-use crate::entries::{self, DIGEST_BYTES, Digest64, Fields, Framing};
+use crate::entries::{self, Digest64, Fields, Framing};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -59,13 +59,13 @@ impl Columns {
 #[pyfunction]
 pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyBytes>)> {
     let (columns, digests) = py.detach(|| {
-        let (mut columns, mut digests) = (Columns::default(), Vec::new());
+        let (mut columns, mut found) = (Columns::default(), Vec::new());
         for (start, fields) in entries::followed(data) {
             let end = start + fields.length;
             columns.push(start, end, Some(fields));
-            digests.extend(entries::digest(&data[start..end]));
+            found.push(&data[start..end]);
         }
-        (columns, digests)
+        (columns, entries::digests(found).concat())
     });
     Ok((columns.into_python(py)?, PyBytes::new(py, &digests)))
 }
@@ -130,11 +130,11 @@ pub fn entries_at<'py>(
 pub fn digests<'py>(py: Python<'py>, data: PyBuffer<u8>, starts: &[u8], ends: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     let (data, places) = (data.to_vec(py)?, places(starts, ends)?);
     let found = py.detach(|| {
-        let hashes = places.into_iter().map(|(start, end)| data.get(start..end).map(entries::digest));
-        hashes.collect::<Option<Vec<[u8; DIGEST_BYTES]>>>()
+        let records: Option<Vec<_>> = places.into_iter().map(|(start, end)| data.get(start..end)).collect();
+        records.map(|records| entries::digests(records).concat())
     });
     let found = found.ok_or_else(|| PyValueError::new_err("a record stands outside of the bytes"))?;
-    Ok(PyBytes::new(py, &found.concat()))
+    Ok(PyBytes::new(py, &found))
 }
 
 fn places(starts: &[u8], ends: &[u8]) -> PyResult<Vec<(usize, usize)>> {

@@ -8,7 +8,7 @@ There is one excuse: a history that ends before the spine number above an entry 
 written the entries yet in which the pools would meet. ``tests/bamboo/test_certified.py`` counts such pairs on a model
 of sets and links.
 
-``CULM_MODELS=100`` draws 2,000 cases for each protocol.
+``CULM_MODELS=170`` draws 2,000 cases for each protocol.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from culm.errors import ConfigError, NetworkError
@@ -18,6 +19,7 @@ from culm.node.network.tls import calling_context, peer_key
 from culm.node.network.urls import WEB_SCHEMES, PeerUrl
 from culm.node.sessions.stats import PeerRefused
 from culm.node.sessions.tasks import reason_of
+from culm.node.sharing.inlet import connected, receiving
 from culm.wire.places import author_text
 
 STREAM_LIMIT = 128 * 1024
@@ -69,7 +71,7 @@ async def connect(url: PeerUrl, token_file: Path | None = None) -> Streams:
                 return await pipes.call(url, STREAM_LIMIT)
             if url.scheme in WEB_SCHEMES:
                 return await webcall.call(url, STREAM_LIMIT, token_file)
-            streams = await asyncio.open_connection(url.host, url.port, limit=STREAM_LIMIT, **secure)  # type: ignore[arg-type]
+            streams = await connected(url.host, url.port, STREAM_LIMIT, **secure)
     except TimeoutError:
         raise NetworkError(f"{url} did not answer within {CONNECT_SECONDS:g} s") from None
     except ssl.SSLCertVerificationError as error:
@@ -94,19 +96,16 @@ async def listen_at(
     ``accept`` gets plain TCP connections. It starts TLS itself (``secured``), so that it can refuse a connection before
     the handshake costs anything.
     """
-    loop = asyncio.get_running_loop()
 
     async def taken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _tune(writer)
         await accept(reader, writer)
 
-    def protocol() -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(asyncio.StreamReader(STREAM_LIMIT, loop), taken, loop)
-
     try:
         if url.via:
-            return await loop.create_unix_server(protocol, sock=pipes.bound(url.host)), url
-        server = await listening(protocol, url.host, url.port)
+            loop = asyncio.get_running_loop()
+            return await loop.create_unix_server(partial(receiving, STREAM_LIMIT, taken), sock=pipes.bound(url.host)), url
+        server = await listening(partial(receiving, STREAM_LIMIT, taken), url.host, url.port)
     except OSError as error:
         raise ConfigError(f"cannot listen at {url}: {reason_of(error)}") from None
     return server, replace(url, port=server.sockets[0].getsockname()[1])

@@ -34,9 +34,11 @@ from culm.errors import RemoteProtocolError
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerSilent
 from culm.node.sessions.tasks import no_reader, run_together
+from culm.node.sharing.inlet import take
 from culm.node.sharing.rates import Streams, unsent
 from culm.node.sharing.turns import Portion, Share
 from culm.node.surroundings import clock
+from culm.types import Buffer
 
 EventT = TypeVar("EventT")
 
@@ -129,7 +131,7 @@ class Driver(Generic[EventT]):
 
     async def _read(self) -> None:
         speaker = self._speaker
-        while data := await self._reader.read(_READ_BYTES):
+        while data := await take(self._reader, _READ_BYTES):
             if not speaker.hears_whole_messages:
                 self.heard_at = clock()
             if not self.was_heard:  # Until then the peer may be starting, as a program behind a pipe does.
@@ -160,7 +162,7 @@ class Driver(Generic[EventT]):
             self.wake()
         await speaker.end_of_stream()
 
-    async def _hear(self, part: bytes) -> None:
+    async def _hear(self, part: Buffer) -> None:
         """Parse some bytes and deal with what they say."""
         speaker, size, seconds, is_alone = self._speaker, len(part), 0.0, not self._share.has_others
         while True:

@@ -1,0 +1,144 @@
+"""Inlets: how bytes come from a socket to a session, without copies on the way.
+
+asyncio's own reader makes new bytes of each reading, appends them to a buffer, and copies them once more when they are
+asked for. For a large payload that is most of what the event loop does. An inlet has two buffers that take turns: the
+system writes into one, while the session parses the other one in place. A connection keeps no reference to bytes once
+it has parsed them (``culm.wire.connection``), so the buffers serve again and again. Should somebody keep one all the
+same, that buffer is left to them, and a new one takes its place.
+
+Buffers are small until a peer sends faster than they can be emptied, since a node has many peers that say little.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+from culm.types import Buffer
+
+_FIRST_BYTES, _MOST_BYTES = 4 * 1024, 512 * 1024  # Of a buffer: at first, and for a peer that sends in bulk.
+_LEAST_ROOM = 1024  # Bytes of a buffer that are left when reading pauses. TLS may hand on what it has already.
+
+
+class Inlet(asyncio.StreamReader):
+    """The reader of a connection. Until the first ``take`` it is like any other; a handshake reads by lines or bytes.
+
+    ``limit`` is for that time: twice as many bytes may wait to be read.
+    """
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit, loop)
+        self._is_direct = self._has_ended = self._is_paused = False
+        self._filling, self._spare = bytearray(_FIRST_BYTES), bytearray(_FIRST_BYTES)
+        self._filled = 0
+        self._given = memoryview(b"")
+        self._moved = asyncio.Event()
+        self._source: Any = None
+
+    async def take(self, size: int) -> Buffer:
+        """The next bytes, none at the end. What is given is overwritten after the next call. ``size`` is a hint."""
+        if not self._is_direct:
+            data = await self.read(size)
+            self._is_direct = len(data) < size  # Otherwise there may be more of what came before.
+            return data
+        self._given.release()
+        while not self._filled or self.exception() is not None:
+            if (error := self.exception()) is not None:
+                raise error
+            if self._has_ended:
+                return b""
+            self._moved.clear()
+            await self._moved.wait()
+        self._given = memoryview(self._filling)[: self._filled]
+        most = len(self._filling) * 2 if self._is_paused else len(self._filling)
+        self._filling, self._spare = _free(self._spare, min(most, _MOST_BYTES)), self._filling
+        self._filled = 0
+        if self._is_paused:
+            self._is_paused = False
+            self._source.resume_reading()
+        return self._given
+
+    # -- what the socket's protocol calls ------------------------------------------------------------------------
+
+    def set_transport(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is made."""
+        super().set_transport(transport)
+        self._source = transport
+
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._filled == len(self._filling):
+            self._filling += bytes(len(self._filling))
+        return memoryview(self._filling)[self._filled :]
+
+    def came(self, size: int) -> None:
+        """So many bytes were written there."""
+        if not self._is_direct:
+            self.feed_data(memoryview(self._filling)[:size])
+            return
+        self._filled += size
+        if len(self._filling) - self._filled < _LEAST_ROOM and not self._is_paused:
+            self._is_paused = True
+            self._source.pause_reading()
+        self._moved.set()
+
+    def feed_eof(self) -> None:
+        """No more bytes come."""
+        super().feed_eof()
+        self._has_ended = True
+        self._moved.set()
+
+    def set_exception(self, exc: Exception) -> None:
+        """The connection broke."""
+        super().set_exception(exc)
+        self._moved.set()
+
+
+def _free(buffer: bytearray, size: int) -> bytearray:
+    """A buffer of at least ``size`` bytes: this one, unless it is too small or somebody still looks into it."""
+    if len(buffer) < size:
+        return bytearray(size)
+    try:
+        buffer.append(buffer.pop())  # A buffer that somebody looks into must not change its size.
+    except BufferError:
+        return bytearray(size)
+    return buffer
+
+
+async def take(reader: asyncio.StreamReader, size: int) -> Buffer:
+    """The next bytes of any reader, about ``size`` of them at most; none at the end. See ``Inlet.take``."""
+    return await (reader.take(size) if isinstance(reader, Inlet) else reader.read(size))
+
+
+class _Receiving(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
+    """Has the bytes of a socket written into an inlet's buffers. It does not keep an inlet alive that nobody reads."""
+
+    def __init__(self, inlet: Inlet, *args: Any) -> None:  # noqa: ANN401 - as asyncio has them
+        super().__init__(inlet, *args)
+        self._inlet = ref(inlet)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what asyncio proposes
+        inlet = self._inlet()
+        return memoryview(bytearray(_FIRST_BYTES)) if inlet is None else inlet.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        inlet = self._inlet()
+        if inlet is not None:
+            inlet.came(nbytes)
+
+
+Taken = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
+
+
+def receiving(limit: int, taken: Taken | None = None) -> _Receiving:
+    """The protocol of a new connection; ``taken`` gets the streams of one that is accepted."""
+    loop = asyncio.get_running_loop()
+    return _Receiving(Inlet(limit, loop), taken, loop)
+
+
+async def connected(host: str, port: int, limit: int, **options: Any) -> tuple[Inlet, asyncio.StreamWriter]:  # noqa: ANN401 - as asyncio has them
+    """As ``asyncio.open_connection``, with an inlet as the reader."""
+    loop = asyncio.get_running_loop()
+    reader = Inlet(limit, loop)
+    transport, protocol = await loop.create_connection(lambda: _Receiving(reader, None, loop), host, port, **options)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -22,9 +22,8 @@ from crash.victims import command, environment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_CALLS = (
-    "openat,write,pwrite64,ftruncate,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,rmdir,mkdir"
-)
+_WRITES = ("write", "pwrite64", "pwritev", "pwritev2", "ftruncate")
+_NAMES = "openat,rename,renameat,renameat2,link,linkat,unlink,unlinkat,rmdir,mkdir"
 _LINE = re.compile(r"\d+ +(?P<call>\w+)\((?P<arguments>.*)\) += (?P<result>-?\d+)(?P<opened><.*>)?")
 _FILE = re.compile(r"(?P<number>\d+)<(?P<path>[^>]*)>")
 _PATH = re.compile(r'(?:(?:AT_FDCWD|\d+)<(?P<at>[^>]*)>, )?"(?P<path>[^"]*)"')
@@ -58,7 +57,7 @@ class Disk:
             file = _FILE.match(arguments)
             if call == "write" and file is not None and file["number"] == "1":
                 yield self.missing()
-            elif call in ("write", "pwrite64", "ftruncate") and file is not None:
+            elif call in _WRITES and file is not None:
                 self._wrote(Path(file["path"]))
             elif call in ("fsync", "fdatasync") and file is not None:
                 self.written.discard(Path(file["path"]))
@@ -112,7 +111,17 @@ def unsynced(folder: Path, *arguments: object, codes: tuple[int, ...] = (0,)) ->
     """
     disk = Disk(folder, {path for path in folder.rglob("*") if path.is_file()})
     with tempfile.NamedTemporaryFile("r", suffix=".trace") as trace:
-        tracing = ["strace", "-f", "-y", "-s", "0", "-e", f"trace={_CALLS}", "-o", trace.name]
+        tracing = [
+            "strace",
+            "-f",
+            "-y",
+            "-s",
+            "0",
+            "-e",
+            f"trace={_NAMES},{','.join(_WRITES)},fsync,fdatasync",
+            "-o",
+            trace.name,
+        ]
         done = subprocess.run(
             [*tracing, *command("culm.cli", map(str, arguments))],
             capture_output=True,

@@ -25,6 +25,8 @@ def test_files_are_to_be_synced() -> None:
     assert [[FOLDER / "old"], [FOLDER / "old"]] == missing(
         'pwrite64(3</home/x/old>, ""..., 9, 0) = 9', 'write(1</dev/pts/1>, ""..., 3) = 3'
     )
+    parts = 'pwritev(3</home/x/old>, [{iov_base=""..., iov_len=1}, {iov_base=""..., iov_len=2}], 2, 0) = 3'
+    assert [[FOLDER / "old"]] == missing(parts)
     assert [[]] == missing('pwrite64(3</home/x/old>, ""..., 9, 0) = 9', "fdatasync(4</home/x/old>) = 0")
     assert [[]] == missing('pwrite64(3</home/y/old>, ""..., 9, 0) = 9', "ftruncate(3</home/x/old-shm>, 3) = 0")
     assert [[]] == missing('pwrite64(3</home/x/old>, ""..., 9, 0) = -1 ENOSPC (No space left on device)')

@@ -140,14 +140,14 @@ def test_a_full_disk_when_writing_a_payload(store: SQLiteStore, monkeypatch: pyt
     pieces = [payload[at : at + 65536] for at in range(0, len(payload), 65536)]
     room, write = iter([1_000_000, 48_576, 700_000]), os.pwrite
 
-    def into_what_is_left(file: int, data: memoryview, offset: int) -> int:
+    def into_what_is_left(file: int, parts: list[memoryview], offset: int) -> int:
         left = next(room, 0)
         if not left:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(file, data[:left], offset)
+        return write(file, b"".join(parts)[:left], offset)
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.pwrite", into_what_is_left)
+        patch.setattr("os.pwritev", into_what_is_left)
         with pytest.raises(StoreFull):
             deque(map(sink.write, pieces))
     again = store.payload_sink(entry.place)
@@ -173,7 +173,7 @@ def test_a_disk_that_was_full_for_a_moment(store: SQLiteStore, monkeypatch: pyte
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.pwrite", full)
+        patch.setattr("os.pwritev", full)
         with pytest.raises(StoreFull) as kept:
             sink.write(payload[:middle])
     sink.write(payload[middle:])

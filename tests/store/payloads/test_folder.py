@@ -41,16 +41,25 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int]]:
 
 
 def test_the_system_may_write_less(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the system leaves out of a write is written behind it."""
+    """What the system leaves out of a write is written behind it, wherever the parts begin."""
     pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda file, data, offset: pwrite(file, data[:3], offset))
+    monkeypatch.setattr(os, "pwritev", lambda file, parts, offset: pwrite(file, b"".join(parts)[:3], offset))
     name = folder.create()
     folder.write(name, 0, b"0123456789")
-    folder.write(name, 5, b"abcdefgh")
+    folder.write(name, 5, b"abc", b"", b"d", bytearray(b"efgh"))
 
     assert b"01234abcdefgh" == (folder.path / name).read_bytes() == folder.read(name, 0, 99)
     assert b"abc" == folder.read(name, 5, 3)
     assert 13 == folder.size(name)
+
+
+def test_more_parts_than_a_system_takes(folder: Folder) -> None:
+    """Parts in any number are written one behind the other: a single call takes no more than some systems allow."""
+    name = folder.create()
+    parts = [number.to_bytes(3) for number in range(2_000)]
+    folder.write(name, 0, *parts)
+
+    assert b"".join(parts) == folder.read(name, 0, 9_999)
 
 
 def test_files_that_are_gone(folder: Folder) -> None:

@@ -189,7 +189,7 @@ def test_a_full_disk(place: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPat
     with SQLiteStore(place) as store:
         store.add([(entry, None) for entry in log.entries])
         with monkeypatch.context() as patch:
-            patch.setattr("os.pwrite", full)
+            patch.setattr("os.pwritev", full)
             with pytest.raises(StoreFull, match="No space left"):
                 store.add([(log.entries[2], LARGE)])
         assert held(store, log, 3) == (PayloadState.ABSENT, b"")

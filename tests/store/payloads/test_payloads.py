@@ -6,6 +6,7 @@ import io
 import tempfile
 import tracemalloc
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,9 @@ from culm.testing import LogBuilder
 from tests.store.below import database_of
 from tests.store.damage import put
 from tests.store.large import COMMIT, LARGE, held
+
+if TYPE_CHECKING:
+    from culm.types import Buffer
 
 # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -105,7 +109,10 @@ def test_after_the_end(bare: SQLiteStore, log: LogBuilder) -> None:
 @given(data=st.data())
 @settings(deadline=None, max_examples=15)
 def test_any_pieces(data: st.DataObject) -> None:
-    """Pieces of any sizes, with breaks and new sinks between any of them, make up the payload."""
+    """Pieces of any sizes, with breaks and new sinks between any of them, make up the payload.
+
+    What the writer does with its own memory after that changes nothing.
+    """
     builder = LogBuilder(Identity(bytes(32)))
     entry = builder.append(LARGE)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(LARGE)), max_size=12)))
@@ -119,7 +126,10 @@ def test_any_pieces(data: st.DataObject) -> None:
                 sink = store.payload_sink(entry.place)
                 start = min(start, len(LARGE) - 1)  # noqa: PLW2901 - the last byte waits for the check
             assert start == sink.offset
-            sink.write(LARGE[start:end])
+            own = bytearray(LARGE[start:end])
+            forms: list[Buffer] = [LARGE[start:end], own, memoryview(own), memoryview(bytes(own))]
+            sink.write(forms[data.draw(st.integers(0, 3))])
+            own[:] = bytes(len(own))
         sink.finish()
 
         assert (PayloadState.COMPLETE, LARGE) == held(store, entry.place)
@@ -191,6 +201,19 @@ def test_pieces_are_stored_large(bare: SQLiteStore, log: LogBuilder) -> None:
     assert stored is not None
 
     assert [PIECE_BYTES] * 35 + [17] == [len(piece) for piece in bare.payload(stored)]
+
+
+def test_drips_take_little_memory(bare: SQLiteStore, log: LogBuilder) -> None:
+    """What waits to be stored takes as much memory as it has bytes, however small the pieces were."""
+    sink = bare.payload_sink(log.entries[1].place)
+    tracemalloc.start()
+    try:
+        for at in range(50_000):
+            sink.write(LARGE[at : at + 1])
+        now, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now < 150_000
 
 
 def test_a_mebibyte_is_held_at_once(bare: SQLiteStore, log: LogBuilder) -> None:

@@ -16,7 +16,7 @@ from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.ranges import RangeSet
 from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
-from culm.types import Log
+from culm.types import Buffer, Log
 
 _QUIET_SECONDS = 0.25  # A one-time sync stays so long after it sent entries, because the peer may ask for more by them.
 
@@ -62,7 +62,7 @@ class IntervalSession(PointToPointSession[Event]):
     def _payload_left(self) -> int:
         return self.connection.ours.payload_left
 
-    def receive(self, data: bytes, now: float) -> Iterator[Event]:
+    def receive(self, data: Buffer, now: float) -> Iterator[Event]:
         """Parse bytes, as ``Speaker.receive`` says.
 
         The follower hears of each event at once, because it may cancel a request, and that decides how the next bytes

@@ -104,7 +104,9 @@ async def listen_at(
     try:
         if url.via:
             loop = asyncio.get_running_loop()
-            return await loop.create_unix_server(partial(receiving, STREAM_LIMIT, taken), sock=pipes.bound(url.host)), url
+            return await loop.create_unix_server(
+                partial(receiving, STREAM_LIMIT, taken), sock=pipes.bound(url.host)
+            ), url
         server = await listening(partial(receiving, STREAM_LIMIT, taken), url.host, url.port)
     except OSError as error:
         raise ConfigError(f"cannot listen at {url}: {reason_of(error)}") from None

@@ -20,7 +20,7 @@ from culm.node.sessions.session import Context, Purpose
 from culm.node.sharing.rates import Streams
 from culm.node.surroundings import clock
 from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, PayloadReceived
-from culm.types import Log
+from culm.types import Buffer, Log
 
 # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
 _QUIET_SECONDS = 0.25
@@ -87,7 +87,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
     def _payload_left(self) -> int:
         return self._endpoint.receiver.payload_left
 
-    def receive(self, data: bytes, now: float) -> Iterator[proposals.Event]:
+    def receive(self, data: Buffer, now: float) -> Iterator[proposals.Event]:
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
             self.asker.handle(event)

@@ -379,7 +379,7 @@ class Arrivals(Storing):
         known = sink.offset - piece.offset
         try:
             if 0 <= known <= len(piece.data):
-                sink.write(memoryview(piece.data)[known:])
+                sink.write(memoryview(piece.data)[known:] if known else piece.data)
                 self._grown.add(piece.entry.log)
                 if piece.complete:
                     self._complete_sink(piece, sink, report)

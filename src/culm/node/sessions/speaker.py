@@ -12,6 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from culm.node.config import NodeConfig
 from culm.node.sessions.stats import SessionStats
+from culm.types import Buffer
 from culm.wire.connection import ProtocolConnection
 
 EventT = TypeVar("EventT")
@@ -58,7 +59,7 @@ class Speaker(ABC, Generic[EventT]):
         """Whether so many bytes are parsed within a millisecond: then no thread is worth its while."""
         return True
 
-    def receive(self, data: bytes, now: float) -> Iterator[EventT]:
+    def receive(self, data: Buffer, now: float) -> Iterator[EventT]:
         """Parse bytes; may run on a thread. See ``ProtocolConnection.receive_data``."""
         return self.connection.receive_data(data, now)
 

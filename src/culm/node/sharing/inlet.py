@@ -67,8 +67,8 @@ class Inlet(asyncio.StreamReader):
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._filled == len(self._filling):
-            self._filling += bytes(len(self._filling))
+        if self._filled == len(self._filling):  # A new one, since whoever writes may still look into this one.
+            self._filling = self._filling + bytes(len(self._filling))
         return memoryview(self._filling)[self._filled :]
 
     def came(self, size: int) -> None:

@@ -10,8 +10,10 @@ import errno
 import os
 import re
 import secrets
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 from culm.errors import StoreDamaged, StoreError, StoreFull
@@ -19,6 +21,7 @@ from culm.staging import sync
 from culm.types import Buffer
 
 _NAME_BYTES = 16  # random, so two processes never choose one name, and a file's name is never used again
+_MOST_PARTS = 16  # In one call: so many every system takes. They are large in bulk.
 _NAME = re.compile("[0-9a-f]{32}")
 
 
@@ -46,13 +49,17 @@ class Folder:
             self.remove(self._begun)
         self._begun.clear()
 
-    def write(self, name: str, offset: int, data: Buffer) -> None:
-        """Write bytes from ``offset`` on; ``FileNotFoundError`` if the file is gone."""
+    def write(self, name: str, offset: int, *parts: Buffer) -> None:
+        """Write bytes, one part behind the other, from ``offset`` on; ``FileNotFoundError`` if the file is gone."""
         with self._translated_errors(name), self._file(name).open("r+b", 0) as file:
-            view = memoryview(data)
-            while view:  # the system may write less than it is given
-                written = os.pwrite(file.fileno(), view, offset)
-                view, offset = view[written:], offset + written
+            views = deque(memoryview(part) for part in parts if part)
+            while views:  # the system may write less than it is given
+                written = os.pwritev(file.fileno(), list(islice(views, _MOST_PARTS)), offset)
+                offset += written
+                while views and written >= len(views[0]):
+                    written -= len(views.popleft())
+                if written:
+                    views[0] = views[0][written:]
 
     def sync(self, name: str) -> None:
         """Bring a file and its name to the disk. May be called in any thread, because that takes long."""

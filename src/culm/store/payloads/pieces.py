@@ -124,14 +124,14 @@ def write_pieces(connection: sqlite3.Connection, entry_id: int, offset: int, dat
     )
 
 
-def write_file(database: Database, entry_id: int, offset: int, data: Buffer) -> str:
-    """Store ``data`` in the payload's file as its bytes from ``offset`` on; the file's name."""
+def write_file(database: Database, entry_id: int, offset: int, *parts: Buffer) -> str:
+    """Store ``parts``, one behind the other, in the payload's file as its bytes from ``offset`` on; the file's name."""
     name = file_of(database, entry_id)
     if name is None:
         name = database.folder.create()
         database.connection.execute("INSERT INTO payload_files (entry, name) VALUES (?, ?)", (entry_id, name))
     try:
-        database.folder.write(name, offset, data)
+        database.folder.write(name, offset, *parts)
     except FileNotFoundError as error:
         raise StoreDamaged(f"{database.folder.path / name}: the payload's file is gone") from error
     return name

@@ -23,6 +23,7 @@ from culm.store.schema import PayloadState
 from culm.store.values import Overtaken
 from culm.types import Buffer
 
+_LARGE_PIECE = 16 * 1024  # Smaller pieces are put together: a peer could send a million of them.
 _COMMIT_BYTES = 1024 * 1024  # between two commits: so much is lost at most, and a commit costs milliseconds
 
 
@@ -64,7 +65,7 @@ class PayloadSink:
         self.wanted = found.payload_state in (PayloadState.ABSENT, PayloadState.PARTIAL)
         self._done = not self.wanted
         self._overtaken: Overtaken | None = None
-        self._pending = bytearray()
+        self._pending = _Pending()
         self._written = self._stored  # bytes stored, including a last byte that does not count yet
         # How this sink recognizes its own bytes among those stored: a file's name is unique, pieces are hashed.
         self._name = pieces.file_of(database, self._id) if self.is_large else None
@@ -78,7 +79,7 @@ class PayloadSink:
     @property
     def offset(self) -> int:
         """Bytes held so far, those not yet committed included."""
-        return self._stored + len(self._pending)
+        return self._stored + self._pending.size
 
     def write(self, piece: Buffer) -> None:
         """Take the next bytes; ``PayloadMismatch`` if the payload would become longer than the entry claims.
@@ -97,14 +98,12 @@ class PayloadSink:
             self._hasher.update(piece)
         if self._sums is not None and self.is_large:
             self._sums.update(piece)
-        self._pending += piece
-        if len(self._pending) >= _COMMIT_BYTES:
-            # Whole pieces only: a peer that sends a few bytes at a time must not cause a row for each of them.
-            whole = len(self._pending) - len(self._pending) % pieces.PIECE_BYTES
+        self._pending.append(piece)
+        if self._pending.size >= _COMMIT_BYTES:
             # A payload that is no file has at most ``LARGE_BYTES``, so it is whole: its last piece is stored by finish.
-            if not self.is_large:
-                whole -= pieces.PIECE_BYTES
-            self._commit(whole)
+            # Rows have whole pieces: a peer that sends a few bytes at a time must not cause a row for each of them.
+            whole = self._pending.size
+            self._commit(whole if self.is_large else whole - whole % pieces.PIECE_BYTES - pieces.PIECE_BYTES)
 
     def _commit(self, size: int) -> None:
         """Store the first ``size`` of the pending bytes. All but the payload's last byte count as held from now on."""
@@ -113,20 +112,20 @@ class PayloadSink:
             size = counted
         if not size:
             return
-        data = bytes(memoryview(self._pending)[:size])  # a view would stay alive in a traceback and lock the buffer
         with self._database.transaction(durable=self._durable) as connection:
             if self._is_complete(connection):
                 return
-            self._store(data)
+            self._store(self._pending.first(size))
             self._set_held(connection, PayloadState.PARTIAL, self._stored + counted)
         self._written = self._stored + size
         self._stored += counted
-        self._pending = self._pending[counted:]
+        self._pending.drop(counted)
 
-    def _store(self, data: bytes) -> None:
+    def _store(self, parts: list[Buffer]) -> None:
         if self.is_large:
-            self._file = self._name = pieces.write_file(self._database, self._id, self._stored, data)
+            self._file = self._name = pieces.write_file(self._database, self._id, self._stored, *parts)
         else:
+            data = b"".join(parts)
             self._begun.update(data)
             pieces.write_pieces(self._database.connection, self._id, self._stored, data)
 
@@ -140,7 +139,7 @@ class PayloadSink:
         state, held = the_row(connection.execute(query, (self._id,)), PAYLOAD_STATE, COUNT)
         if state in (PayloadState.ABSENT, PayloadState.PARTIAL) and held == self._stored and self._is_ours():
             return False
-        self._done, self._stored, self._written, self._pending = True, held, held, bytearray()
+        self._done, self._stored, self._written, self._pending = True, held, held, _Pending()
         self._overtaken = Overtaken(complete=state == PayloadState.COMPLETE)
         if not self._overtaken.complete:
             raise self._overtaken
@@ -164,7 +163,7 @@ class PayloadSink:
     def keep(self) -> None:
         """Store every byte written so far."""
         if self.offset > self._written and not self._done:
-            self._commit(len(self._pending))
+            self._commit(self._pending.size)
 
     def finish(self) -> None:
         """All bytes were written: check them, and count the payload as held.
@@ -188,7 +187,7 @@ class PayloadSink:
                 if self._is_complete(connection):
                     return
                 if self.offset > self._written:
-                    self._store(bytes(self._pending))
+                    self._store(self._pending.first(self._pending.size))
                 # The view first: the trigger that writes the news reads the new change number.
                 view = LogView(self._database, self._entry.log, next_change(connection))
                 self._set_held(connection, PayloadState.COMPLETE, self._entry.size)
@@ -199,7 +198,7 @@ class PayloadSink:
         except PayloadMismatch as error:
             self._refuse(error)
             raise
-        self._stored, self._pending, self._done = self._entry.size, bytearray(), True
+        self._stored, self._pending, self._done = self._entry.size, _Pending(), True
 
     def distrust(self) -> None:
         """The writer has not checked the bytes after all: ``finish`` does, including those held before."""
@@ -213,8 +212,9 @@ class PayloadSink:
                     return
             self._sums = pieces.PieceSums()
             self._hasher = pieces.hash_held(self._database, self._id, self._stored, self._sums)
-            self._hasher.update(self._pending)
-            self._sums.update(self._pending)
+            for part in self._pending.first(self._pending.size):
+                self._hasher.update(part)
+                self._sums.update(part)
         self._hasher.check(self._entry)
 
     def abandon(self) -> None:
@@ -234,9 +234,45 @@ class PayloadSink:
                 if lied:
                     view.invalidate_from(self._entry.seq)
                 view.flush()
-            self._done, self._stored, self._pending = True, 0, bytearray()
+            self._done, self._stored, self._pending = True, 0, _Pending()
 
     def close(self) -> None:
         """Stop for now. Every byte written is kept, unless another transfer overtook this one."""
         with suppress(Overtaken):
             self.keep()
+
+
+class _Pending:
+    """Bytes that wait to be stored. Large pieces wait as they came; small ones are put together."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._parts: list[Buffer] = []
+
+    def append(self, piece: Buffer) -> None:
+        """Add bytes. Those that their owner may change later are copied."""
+        self.size += len(piece)
+        owner = piece.obj if isinstance(piece, memoryview) else piece
+        if len(piece) >= _LARGE_PIECE and type(owner) is bytes:
+            self._parts.append(piece)
+        elif self._parts and isinstance(last := self._parts[-1], bytearray):
+            last += piece
+        else:
+            self._parts.append(bytearray(piece))
+
+    def first(self, size: int) -> list[Buffer]:
+        """The first ``size`` bytes, in parts."""
+        parts: list[Buffer] = []
+        for part in self._parts:
+            parts.append(part[:size])
+            size -= len(parts[-1])
+        return [part for part in parts if part]
+
+    def drop(self, size: int) -> None:
+        """Remove the first ``size`` bytes."""
+        self.size -= size
+        while size:
+            part = self._parts.pop(0)
+            if size < len(part):
+                self._parts.insert(0, part[size:])
+            size -= min(size, len(part))

@@ -279,6 +279,13 @@ def test_normalise() -> None:
         assert normalise(normal) == normal
 
 
+def test_a_path_among_many_forbidden_numbers() -> None:
+    """A range of payloads that forbids all but a path is that path, however many numbers it forbids."""
+    members = path(200, 1)
+    forbidden = tuple(seq for seq in range(1, 201) if seq not in members)
+    assert normalise(Range(1, 200, metadata=False, forbidden=forbidden)) == Range(1, 200, sparse=True, metadata=False)
+
+
 # -- difference -----------------------------------------------------------------------------------------------------
 
 

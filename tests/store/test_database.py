@@ -18,6 +18,7 @@ from culm.store import SQLiteStore, schema
 from culm.store.database import Database
 from culm.store.opening import open_database
 from culm.store.rows import in_order
+from culm.store.schema import to_sql
 from culm.testing import build_log
 from tests.store.below import database_of
 from tests.store.model import look
@@ -380,3 +381,10 @@ def test_a_page_that_does_not_go_on(store: SQLiteStore, last: int) -> None:
             in_order(4, 5)
         with pytest.raises(StoreDamaged, match="out of order"), database.snapshot():
             in_order(4, last)
+
+
+def test_payloads_to_send_that_do_not_go_on(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where entries are read with their payloads to be sent."""
+    monkeypatch.setattr("culm.store.entries.all_rows", lambda *_: [(to_sql(3),)])
+    with pytest.raises(StoreDamaged, match="out of order"):
+        store.sendables((AUTHOR.public, 0), 4, 9, 9)

@@ -17,9 +17,9 @@ from culm.node.network import pipes, webcall
 from culm.node.network.accepting import listening
 from culm.node.network.tls import calling_context, peer_key
 from culm.node.network.urls import WEB_SCHEMES, PeerUrl
+from culm.node.sessions.inlet import connected, receiving
 from culm.node.sessions.stats import PeerRefused
 from culm.node.sessions.tasks import reason_of
-from culm.node.sharing.inlet import connected, receiving
 from culm.wire.places import author_text
 
 STREAM_LIMIT = 128 * 1024

@@ -6,7 +6,7 @@ all protocols, and is done here once: the socket, turns, memory, idle time, keep
 
 Three tasks share the work, so that neither direction can hold up the other:
 
-- The *reader* takes a chunk from the socket, has it parsed in portions, each in a turn of its own
+- The *reader* takes a chunk from the inlet, has it parsed in portions, each in a turn of its own
   (``culm.node.sharing.turns``), and hands the events to the speaker. Then it lets the speaker wait for room, so that a
   peer that sends faster than we store is slowed down by TCP and not by our memory.
 - The *writer* asks the speaker to compose what comes next, a bounded amount at a time, and waits until the socket has
@@ -31,10 +31,10 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from culm.errors import RemoteProtocolError
+from culm.node.sessions.inlet import take
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerSilent
 from culm.node.sessions.tasks import no_reader, run_together
-from culm.node.sharing.inlet import take
 from culm.node.sharing.rates import Streams, unsent
 from culm.node.sharing.turns import Portion, Share
 from culm.node.surroundings import clock

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.node.sharing.inlet import Inlet, connected, receiving, take
+from culm.node.sessions.inlet import Inlet, connected, receiving, take
 from tests.quick import rounds
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
 """Inlets: how bytes come from a socket to a session, without copies on the way.
 
 asyncio's own reader makes new bytes of each reading, appends them to a buffer, and copies them once more when they are
-asked for. For a large payload that is most of what the event loop does. An inlet has two buffers that take turns: the
-system writes into one, while the session parses the other one in place. A connection keeps no reference to bytes once
-it has parsed them (``culm.wire.connection``), so the buffers serve again and again. Should somebody keep one all the
-same, that buffer is left to them, and a new one takes its place.
+asked for. Large payloads would pay for that with each byte. An inlet has two buffers that take turns: the system writes
+into one, while the session parses the other one in place. A connection keeps no reference to bytes once it has parsed
+them (``culm.wire.connection``), so the buffers serve again and again. A buffer of which a view is kept all the same is
+not written to any more: a new one takes its place.
 
 Buffers are small until a peer sends faster than they can be emptied, since a node has many peers that say little.
 """
@@ -39,7 +39,7 @@ class Inlet(asyncio.StreamReader):
         """The next bytes, none at the end. What is given is overwritten after the next call. ``size`` is a hint."""
         if not self._is_direct:
             data = await self.read(size)
-            self._is_direct = len(data) < size  # Otherwise there may be more of what came before.
+            self._is_direct = len(data) < size  # Otherwise more bytes may be left from the handshake.
             return data
         self._given.release()
         while not self._filled or self.exception() is not None:
@@ -67,7 +67,7 @@ class Inlet(asyncio.StreamReader):
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._filled == len(self._filling):  # A new one, since whoever writes may still look into this one.
+        if self._filled == len(self._filling):  # A new one: the writer may have a view of this one.
             self._filling = self._filling + bytes(len(self._filling))
         return memoryview(self._filling)[self._filled :]
 
@@ -95,11 +95,11 @@ class Inlet(asyncio.StreamReader):
 
 
 def _free(buffer: bytearray, size: int) -> bytearray:
-    """A buffer of at least ``size`` bytes: this one, unless it is too small or somebody still looks into it."""
+    """A buffer of at least ``size`` bytes: this one, unless it is too small or there are views of it."""
     if len(buffer) < size:
         return bytearray(size)
     try:
-        buffer.append(buffer.pop())  # A buffer that somebody looks into must not change its size.
+        buffer.append(buffer.pop())  # Fails while there are views, because the size changes.
     except BufferError:
         return bytearray(size)
     return buffer
@@ -111,7 +111,7 @@ async def take(reader: asyncio.StreamReader, size: int) -> Buffer:
 
 
 class _Receiving(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """Has the bytes of a socket written into an inlet's buffers. It does not keep an inlet alive that nobody reads."""
+    """Has the bytes of a socket written into an inlet's buffers. An inlet that is not read any more may go."""
 
     def __init__(self, inlet: Inlet, *args: Any) -> None:  # noqa: ANN401 - as asyncio has them
         super().__init__(inlet, *args)

@@ -3,8 +3,8 @@
 asyncio's own reader makes new bytes of each reading, appends them to a buffer, and copies them once more when they are
 asked for. Large payloads would pay for that with each byte. An inlet has two buffers that take turns: the system writes
 into one, while the session parses the other one in place. A connection keeps no reference to bytes once it has parsed
-them (``culm.wire.connection``), so the buffers serve again and again. A buffer of which a view is kept all the same is
-not written to any more: a new one takes its place.
+them (``culm.wire.connection``), so the buffers serve again and again. If a view of a buffer is kept all the same, a new
+buffer takes its place.
 
 Buffers are small until a peer sends faster than they can be emptied, since a node has many peers that say little.
 """

@@ -157,7 +157,7 @@ def test_components() -> None:
     assert names == {found["name"] for found in document["components"] if found["purl"].startswith("pkg:pypi/")} - {
         "culm-native"
     }
-    assert {"pkg:npm/%40noble/curves", "pkg:cargo/blake2"} <= purls
+    assert {"pkg:npm/%40noble/curves", "pkg:cargo/blake2b_simd"} <= purls
     assert not [purl for purl in purls if "esbuild" in purl or "typescript" in purl]
     assert "pkg:pypi/culm@1.2.0" == document["metadata"]["component"]["purl"]
     direct = {ref.rpartition("/")[2].partition("@")[0] for ref in dependencies["pkg:pypi/culm@1.2.0"]}

@@ -57,11 +57,15 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """A request of the peer is over. ``doubted``: the number of an entry where the peer seems to hold another one."""
+    """A request of the peer is over. ``doubted``: the number of an entry where the peer seems to hold another one.
+
+    ``has_shown_fork``: our answer ended with a fork proof.
+    """
 
     id: int
     log: tuple[bytes, int]
     doubted: int | None = None
+    has_shown_fork: bool = False
 
 
 @dataclass(frozen=True, slots=True)

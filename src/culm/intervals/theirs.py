@@ -176,7 +176,8 @@ class TheirSide:
         self.turns.close(theirs.request.id)
         self.credit += 1
         self._outbox.send(end)
-        self._outbox.events.append(RequestEnded(theirs.request.id, theirs.request.log, theirs.doubted))
+        ended = RequestEnded(theirs.request.id, theirs.request.log, theirs.doubted, has_shown_fork=bool(end.proof))
+        self._outbox.events.append(ended)
 
     def _activate(self, request_id: int) -> None:
         if request_id != self._active:

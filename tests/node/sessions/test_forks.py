@@ -23,6 +23,7 @@ from culm.bushbaby import handshake
 from culm.node.interests.policy import Policy
 from culm.node.network.urls import SCHEMES
 from culm.node.schemes import TABLE
+from culm.node.sessions.arrivals import Arrivals
 from culm.node.sessions.session import Context, Purpose
 from culm.node.storage.source import StoreSource
 from culm.store import logview
@@ -128,6 +129,24 @@ def test_both_know_the_lowest_fork(scheme: str, held: Any) -> None:
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_proof_that_leads_to_a_lower_fork(scheme: str) -> None:
     """The proof that one node shows contradicts what the other holds further below: both know that before they end."""
+    both_learn_of_a_lower_fork(scheme)
+
+
+def test_a_proof_that_is_stored_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same where the side that sees the proof takes a moment to store it."""
+    store_some = Arrivals._store_some
+
+    async def late(arrivals: Arrivals) -> None:
+        if arrivals._worker.store.path.name == "1.db":
+            await asyncio.sleep(0.1)
+        await store_some(arrivals)
+
+    monkeypatch.setattr(Arrivals, "_store_some", late)
+    both_learn_of_a_lower_fork("intervals")
+
+
+def both_learn_of_a_lower_fork(scheme: str) -> None:
+    """Two sync of which one shows a proof, and the other one finds a contradiction to it that lies lower."""
     log = build_log(9)
     _, two, three, four, *_, nine = log.entries
     other_four = log.make(4, b"4", lipmaalink=yamf_hash(b"another"), is_end=True)

@@ -177,6 +177,13 @@ class Follower:
             if followed.phase is Phase.DONE:
                 self._begin_anew(followed)
 
+    def ask_anew(self, logs: Iterable[Log]) -> None:
+        """Ask once more for logs of which all has come: the peer may know more of them by now."""
+        for log in logs:
+            followed = self.logs.get(log)
+            if followed is not None and followed.phase is Phase.DONE:
+                self._begin_anew(followed)
+
     def poll(self) -> None:
         """Ask again for logs without an open request: the peer answers and closes, so that it brings no news."""
         for followed in self.logs.values():

@@ -42,6 +42,8 @@ class IntervalSession(PointToPointSession[Event]):
             claimed=self.witness.claimed,
             worth_asking=self.worth_asking,
         )
+        self._shown: dict[Log, None] = {}  # Logs of which the peer has seen a fork proof of ours since we asked last.
+        self._shown_at = 0.0
         self.asker.add(purpose.logs)
         if purpose.peek is not None:
             purpose.peek.taken = self.driver.wake
@@ -92,8 +94,11 @@ class IntervalSession(PointToPointSession[Event]):
                 self.driver.heard_news()
             case Request():
                 self._mirror(event.log)
-            case RequestEnded(_, log, doubted) if doubted is not None:
-                self.asker.doubt(log, doubted)
+            case RequestEnded(_, log, doubted, has_shown_fork) if doubted is not None or has_shown_fork:
+                if doubted is not None:
+                    self.asker.doubt(log, doubted)
+                if has_shown_fork and not self.is_live:
+                    self._shown[log], self._shown_at = None, clock()
             case Doubted(log, seq):
                 self.asker.doubt(log, seq, confirmed=True)
             case _:
@@ -148,7 +153,13 @@ class IntervalSession(PointToPointSession[Event]):
                 self._check_quiet()
 
     def _check_quiet(self) -> None:
-        quiet = clock() - self.driver.news_at
-        needed = _QUIET_SECONDS if self.stats.entries_sent else 0.0
-        if (self.connection.theirs.is_content and quiet >= needed) or quiet > self.config.limits.settle_seconds:
+        quiet = clock() - max(self.driver.news_at, self._shown_at)
+        needed = _QUIET_SECONDS if self.stats.entries_sent or self._shown else 0.0
+        if not (self.connection.theirs.is_content and quiet >= needed) and quiet <= self.config.limits.settle_seconds:
+            return
+        if self._shown:  # A proof can contradict what the peer holds farther down: it knows of a lower fork then.
+            self.asker.ask_anew(self._shown)
+            self._shown.clear()
+            self.driver.wake()
+        else:
             self.done.set()

@@ -1,12 +1,13 @@
 """Inlets: how bytes come from a socket to a session, without copies on the way.
 
 asyncio's own reader makes new bytes of each reading, appends them to a buffer, and copies them once more when they are
-asked for. Large payloads would pay for that with each byte. An inlet has two buffers that take turns: the system writes
-into one, while the session parses the other one in place. A connection keeps no reference to bytes once it has parsed
-them (``culm.wire.connection``), so the buffers serve again and again. If a view of a buffer is kept all the same, a new
-buffer takes its place.
+asked for. Large payloads would pay for that with each byte. An inlet has two buffers at most: the system writes into
+one, while the session parses the other one in place. A connection keeps no reference to bytes once it has parsed them
+(``culm.wire.connection``), so buffers serve again and again. If a view of a buffer is kept all the same, that buffer
+does not serve again.
 
-Buffers are small until a peer sends faster than they can be emptied, since a node has many peers that say little.
+A node has many peers that say little. So the buffers belong to all inlets together, and an inlet has one only while
+bytes come, or are dealt with.
 """
 
 import asyncio
@@ -16,8 +17,26 @@ from weakref import ref
 
 from culm.types import Buffer
 
-_FIRST_BYTES, _MOST_BYTES = 4 * 1024, 512 * 1024  # Of a buffer: at first, and for a peer that sends in bulk.
+_BYTES = 512 * 1024  # Of a buffer: enough to keep a fast link busy, so that each turn has much to parse.
 _LEAST_ROOM = 1024  # Bytes of a buffer that are left when reading pauses. TLS may hand on what it has already.
+_KEPT = 8  # Buffers that wait to serve again: so many peers rarely send at the same moment.
+
+_free: list[bytearray] = []
+
+
+def _lend() -> bytearray:
+    return _free.pop() if _free else bytearray(_BYTES)
+
+
+def _take_back(buffer: bytearray) -> None:
+    """Let a buffer serve again, unless there are views of it, or it is not of the usual size."""
+    if len(buffer) != _BYTES or len(_free) >= _KEPT:
+        return
+    try:
+        buffer.append(buffer.pop())  # Fails while there are views, because the size changes.
+    except BufferError:
+        return
+    _free.append(buffer)
 
 
 class Inlet(asyncio.StreamReader):
@@ -29,9 +48,9 @@ class Inlet(asyncio.StreamReader):
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit, loop)
         self._is_direct = self._has_ended = self._is_paused = False
-        self._filling, self._spare = bytearray(_FIRST_BYTES), bytearray(_FIRST_BYTES)
+        self._filling = self._given = bytearray()  # Without bytes: none is lent.
         self._filled = 0
-        self._given = memoryview(b"")
+        self._view = memoryview(b"")
         self._moved = asyncio.Event()
         self._source: Any = None
 
@@ -41,22 +60,22 @@ class Inlet(asyncio.StreamReader):
             data = await self.read(size)
             self._is_direct = len(data) < size  # Otherwise more bytes may be left from the handshake.
             return data
-        self._given.release()
-        while not self._filled or self.exception() is not None:
+        self._view.release()
+        _take_back(self._given)
+        self._given = bytearray()
+        while not self._filled:  # What came before the connection broke still counts.
             if (error := self.exception()) is not None:
                 raise error
             if self._has_ended:
                 return b""
             self._moved.clear()
             await self._moved.wait()
-        self._given = memoryview(self._filling)[: self._filled]
-        most = len(self._filling) * 2 if self._is_paused else len(self._filling)
-        self._filling, self._spare = _free(self._spare, min(most, _MOST_BYTES)), self._filling
-        self._filled = 0
+        self._given, self._filling = self._filling, bytearray()
+        self._view, self._filled = memoryview(self._given)[: self._filled], 0
         if self._is_paused:
             self._is_paused = False
             self._source.resume_reading()
-        return self._given
+        return self._view
 
     # -- what the socket's protocol calls ------------------------------------------------------------------------
 
@@ -67,8 +86,10 @@ class Inlet(asyncio.StreamReader):
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._filled == len(self._filling):  # A new one: the writer may have a view of this one.
-            self._filling = self._filling + bytes(len(self._filling))
+        if not self._filling:
+            self._filling = _lend()
+        elif self._filled == len(self._filling):  # A new one: the writer may have a view of this one.
+            self._filling = self._filling + bytes(_BYTES)
         return memoryview(self._filling)[self._filled :]
 
     def came(self, size: int) -> None:
@@ -94,17 +115,6 @@ class Inlet(asyncio.StreamReader):
         self._moved.set()
 
 
-def _free(buffer: bytearray, size: int) -> bytearray:
-    """A buffer of at least ``size`` bytes: this one, unless it is too small or there are views of it."""
-    if len(buffer) < size:
-        return bytearray(size)
-    try:
-        buffer.append(buffer.pop())  # Fails while there are views, because the size changes.
-    except BufferError:
-        return bytearray(size)
-    return buffer
-
-
 async def take(reader: asyncio.StreamReader, size: int) -> Buffer:
     """The next bytes of any reader, about ``size`` of them at most; none at the end. See ``Inlet.take``."""
     return await (reader.take(size) if isinstance(reader, Inlet) else reader.read(size))
@@ -119,7 +129,7 @@ class _Receiving(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - what asyncio proposes
         inlet = self._inlet()
-        return memoryview(bytearray(_FIRST_BYTES)) if inlet is None else inlet.room()
+        return memoryview(bytearray(_BYTES)) if inlet is None else inlet.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         inlet = self._inlet()

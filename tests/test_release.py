@@ -145,7 +145,7 @@ def test_components() -> None:
     commit = tree.Tree(ROOT, "1.2.0", "ab" * 20, 1_700_000_000)
     text = contents.document(commit, ["web", "native"])
     document = json.loads(text)
-    purls = {component["purl"].partition("@2")[0].partition("@0")[0] for component in document["components"]}
+    purls = {component["purl"].rpartition("@")[0] for component in document["components"]}
     dependencies = {item["ref"]: item.get("dependsOn", []) for item in document["dependencies"]}
     names = {
         re.split(r"[\s;=<>\[]", line)[0]

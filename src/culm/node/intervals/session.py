@@ -42,7 +42,7 @@ class IntervalSession(PointToPointSession[Event]):
             claimed=self.witness.claimed,
             worth_asking=self.worth_asking,
         )
-        self._shown: dict[Log, None] = {}  # Logs of which the peer has seen a fork proof of ours since we asked last.
+        self._shown: dict[Log, None] = {}  # Logs: the peer has seen a proof of ours since we asked last.
         self._shown_at = 0.0
         self.asker.add(purpose.logs)
         if purpose.peek is not None:

@@ -63,7 +63,7 @@ class Inlet(asyncio.StreamReader):
         self._view.release()
         _take_back(self._given)
         self._given = bytearray()
-        while not self._filled:  # What came before the connection broke still counts.
+        while not self._filled:  # Bytes from before the connection broke still count.
             if (error := self.exception()) is not None:
                 raise error
             if self._has_ended:

@@ -178,7 +178,7 @@ class Follower:
                 self._begin_anew(followed)
 
     def ask_anew(self, logs: Iterable[Log]) -> None:
-        """Ask once more for logs of which all has come: the peer may know more of them by now."""
+        """Ask once more for logs that are done: the peer may know more of them by now."""
         for log in logs:
             followed = self.logs.get(log)
             if followed is not None and followed.phase is Phase.DONE:

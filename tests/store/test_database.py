@@ -388,3 +388,8 @@ def test_payloads_to_send_that_do_not_go_on(store: SQLiteStore, monkeypatch: pyt
     monkeypatch.setattr("culm.store.entries.all_rows", lambda *_: [(to_sql(3),)])
     with pytest.raises(StoreDamaged, match="out of order"):
         store.sendables((AUTHOR.public, 0), 4, 9, 9)
+
+
+def test_a_schema_is_not_trusted(store: SQLiteStore) -> None:
+    """Functions with effects cannot be called by what stands in a store's schema, whoever wrote that."""
+    assert (0,) == database_of(store).connection.execute("PRAGMA trusted_schema").fetchone()

@@ -6,8 +6,8 @@ one, while the session parses the other one in place. A connection keeps no refe
 (``culm.wire.connection``), so buffers serve again and again. If a view of a buffer is kept all the same, that buffer
 does not serve again.
 
-A node has many peers that say little. So the buffers belong to all inlets together, and an inlet has one only while
-bytes come, or are dealt with.
+A node has many peers that say little. So the buffers belong to all inlets together, and from its first ``take`` on an
+inlet has one only while bytes come, or are dealt with.
 """
 
 import asyncio

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 
 from culm.bamboo import (
     Entry,
@@ -198,7 +197,7 @@ def _entry_proofs() -> tuple[bytes, ...]:
     last = of.append(b"", is_end=True)
     fork = ForkProof.of(of.entries[13], of.make(14, b"another"))
     ended = EntryProof(tuple(of.entries[seq - 1] for seq in numbers_of(13, last.seq)), 13)
-    with_all = replace(short, fork=fork, has_payload=True)
+    with_all = short._replace(fork=fork, has_payload=True)
     return plain.encode(), short.encode(), ended.encode(), with_all.encode() + of.payloads[short.entry.hash]
 
 

@@ -34,12 +34,10 @@ The command line turns each into one line and an exit code (see ``culm.cli``): 1
 wrong call, 3 for a peer or the network.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(NamedTuple):
     """The address of an entry: its author (32 bytes), log id and sequence number, both 0 to 2^64 - 1."""
 
     author: bytes

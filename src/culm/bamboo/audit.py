@@ -19,7 +19,7 @@ Specification: docs/specs/bamboo.md, "Verification", "Forks", "End of log".
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from culm.bamboo.entry import Entry
 from culm.bamboo.lipmaa import links_across, lipmaa
@@ -29,18 +29,18 @@ from culm.bamboo.lipmaa import links_across, lipmaa
 _PRUNE_FROM = 256
 
 
-@dataclass(slots=True)
 class _Passed:
     """What is known of a sequence number: its hash, as found (``held``) or as a later entry's link expects it."""
 
-    hash: bytes
-    held: bool
-    connected: bool  # a path of links leads from it to entry 1
-    by: int  # sequence number of the entry that the hash comes from: half of the proof if another entry disagrees
+    __slots__ = ("by", "connected", "hash", "held")
+
+    def __init__(self, entry_hash: bytes, held: bool, connected: bool, by: int) -> None:
+        self.hash, self.held = entry_hash, held
+        self.connected = connected  # a path of links leads from it to entry 1
+        self.by = by  # the entry that the hash comes from: half of the proof if another entry disagrees
 
 
-@dataclass(frozen=True, slots=True)
-class ForkFinding:
+class ForkFinding(NamedTuple):
     """A contradiction: its position, and the sequence numbers of the two entries that prove it."""
 
     position: int

@@ -11,11 +11,10 @@ from culm.errors import EncodingError
 BASE62_CHARS = 43  # the fewest characters for 256 bits: 62^42 < 2^256 < 62^43
 KEY_BYTES = 32
 _ALPHABET = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_VALUES = {char: value for value, char in enumerate(_ALPHABET)}
 _BASE = len(_ALPHABET)
-# Two digits at a time, because each step divides a 256-bit number, which is what takes the time.
-_PAIRS = [bytes((high, low)) for high in _ALPHABET for low in _ALPHABET]
-_PAIR_VALUES = {pair: value for value, pair in enumerate(_PAIRS)}
-_PAIR_BASE = _BASE * _BASE
+_GROUP = 11  # Digits that fit into 64 bits: few steps have to divide or multiply a number of 256 bits.
+_GROUP_BASE = _BASE**_GROUP
 
 
 def encode_base62(key: bytes) -> bytes:
@@ -23,27 +22,29 @@ def encode_base62(key: bytes) -> bytes:
     if len(key) != KEY_BYTES:
         raise ValueError(f"an identity is {KEY_BYTES} bytes, not {len(key)}")
     number = int.from_bytes(key, "big")
-    pairs = []
-    for _ in range(BASE62_CHARS // 2):
-        number, pair = divmod(number, _PAIR_BASE)
-        pairs.append(_PAIRS[pair])
-    pairs.append(_ALPHABET[number : number + 1])
-    return b"".join(reversed(pairs))
+    digits = bytearray()
+    while len(digits) < BASE62_CHARS:
+        number, group = divmod(number, _GROUP_BASE)
+        for _ in range(_GROUP):
+            group, digit = divmod(group, _BASE)
+            digits.append(_ALPHABET[digit])
+    return bytes(digits[BASE62_CHARS - 1 :: -1])  # The last group has a digit more, which is always 0.
 
 
 def decode_base62(text: bytes) -> bytes:
     """The 32-byte key that 43 ASCII characters stand for; ``EncodingError`` with the offset for anything else."""
     if len(text) != BASE62_CHARS:
         raise EncodingError(f"an identity has {BASE62_CHARS} base62 characters, not {len(text)}", 0)
-    number = _ALPHABET.find(text[:1])
+    number = 0
     try:
-        for at in range(1, BASE62_CHARS, 2):
-            number = number * _PAIR_BASE + _PAIR_VALUES[text[at : at + 2]]
+        for end in range(BASE62_CHARS % _GROUP, BASE62_CHARS + 1, _GROUP):
+            group = 0
+            for char in text[max(end - _GROUP, 0) : end]:
+                group = group * _BASE + _VALUES[char]
+            number = number * _GROUP_BASE + group
     except KeyError:
-        number = -1
-    if number < 0:
-        at = next(at for at, char in enumerate(text) if char not in _ALPHABET)
-        raise EncodingError(f"byte {text[at]:#04x} is not a base62 character", at)
+        at = next(at for at, char in enumerate(text) if char not in _VALUES)
+        raise EncodingError(f"byte {text[at]:#04x} is not a base62 character", at) from None
     try:
         return number.to_bytes(KEY_BYTES, "big")
     except OverflowError:

@@ -5,7 +5,6 @@ peer could turn one entry into a fork. The entry keeps its own bytes, so that it
 what the author signed. It is decoded once and never changed.
 """
 
-from dataclasses import dataclass, field
 from typing import Self
 
 from culm.bamboo.base62 import encode_base62
@@ -26,28 +25,34 @@ MAX_ENTRY_BYTES = 1 + AUTHOR_BYTES + 9 + 9 + YAMF_BYTES + YAMF_BYTES + 9 + YAMF_
 _SHOWN_CHARS = 8  # of a key where people know which ones there are, as the commands show them
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Entry:
     """One entry of a log. Read only; equal to another if all their bytes are.
 
     ``lipmaalink`` is None where the format leaves it out: in entry 1, and where ``lipmaa(seq)`` is ``seq - 1``.
-    ``size`` counts the payload's bytes. ``encoded`` holds all bytes of the entry, the signature at the end.
+    ``size`` counts the payload's bytes. ``encoded`` holds all bytes of the entry, the signature at the end. What has
+    its fixed place in them is taken from there when it is asked for: millions of entries pass, and few are asked.
 
     An entry has no time: the author could claim any, and no reader could check it. If an application needs one, it puts
     it into the payload, and treats it as the author's word.
     """
 
-    is_end: bool
-    author: bytes
-    log_id: int
-    seq: int
-    lipmaalink: bytes | None
-    backlink: bytes | None
-    size: int
-    payload_hash: bytes
-    signature: bytes
-    encoded: bytes
-    _hash: bytes | None = field(default=None)  # computed at the first use, because not every entry needs it
+    __slots__ = ("_hash", "author", "backlink", "encoded", "lipmaalink", "log_id", "seq", "size")
+
+    def __init__(
+        self,
+        encoded: bytes,
+        author: bytes,
+        log_id: int,
+        seq: int,
+        lipmaalink: bytes | None,
+        backlink: bytes | None,
+        size: int,
+        known_hash: bytes | None = None,
+    ) -> None:
+        """``encoded`` is an entry with just these fields; nothing is checked. ``known_hash``: its hash, if known."""
+        self.encoded, self.author, self.log_id, self.seq = encoded, author, log_id, seq
+        self.lipmaalink, self.backlink, self.size = lipmaalink, backlink, size
+        self._hash = known_hash  # else computed at the first use, because not every entry needs it
 
     @classmethod
     def assemble(
@@ -75,7 +80,7 @@ class Entry:
                 signature,
             )
         )
-        return cls(is_end, *log, seq, lipmaalink, backlink, size, payload_hash, signature, encoded)
+        return cls(encoded, *log, seq, lipmaalink, backlink, size)
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview) -> Self:
@@ -122,22 +127,26 @@ class Entry:
                 lipmaalink, at = _pull_hash(head, at, "lipmaalink")
             backlink, at = _pull_hash(head, at, "backlink")
         size, at = decode_varu64(head, at)
-        payload_hash, at = _pull_hash(head, at, "payload hash")
+        _, at = _pull_hash(head, at, "payload hash")
         end = at + SIGNATURE_BYTES
         if len(head) < end:
             raise Truncated(f"truncated: the signature ends after {len(head) - at} of {SIGNATURE_BYTES} bytes", at)
-        return cls(
-            tag == TAG_END_OF_LOG,
-            head[1 : 1 + AUTHOR_BYTES],
-            log_id,
-            seq,
-            lipmaalink,
-            backlink,
-            size,
-            payload_hash,
-            head[at:end],
-            head[:end],
-        )
+        return cls(head[:end], head[1 : 1 + AUTHOR_BYTES], log_id, seq, lipmaalink, backlink, size)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it ends its log: no entry comes after it."""
+        return self.encoded[0] == TAG_END_OF_LOG
+
+    @property
+    def payload_hash(self) -> bytes:
+        """The YAMF-hash (66 bytes) of the payload."""
+        return self.encoded[-HASH_AND_SIGNATURE_BYTES:-SIGNATURE_BYTES]
+
+    @property
+    def signature(self) -> bytes:
+        """The author's signature (64 bytes) of all bytes before it."""
+        return self.encoded[-SIGNATURE_BYTES:]
 
     @property
     def place(self) -> Place:

@@ -15,7 +15,6 @@ Nothing in a proof needs to be believed: a changed byte anywhere makes a signatu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, Entry
@@ -39,8 +38,7 @@ def numbers_of(seq: int, top: int) -> list[int]:
     return [*reversed(path(seq, 1)), *reversed(path(top, seq)[:-1])]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryProof:
+class EntryProof(NamedTuple):
     """The entries that show where entry ``seq`` belongs, ascending: ``numbers_of`` names them. The last is the top.
 
     ``fork`` is the lowest known contradiction of the author in this log; it lies above the top. ``has_payload``: the

@@ -14,9 +14,8 @@ The *position* of a proof is the sequence number that the two disagree about. In
 because they disagree about an earlier one. Entries below the lowest position stay valid.
 """
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Self
+from typing import NamedTuple, Self
 
 from culm.bamboo.entry import Entry
 from culm.bamboo.verification import check_signature
@@ -54,8 +53,7 @@ def contradiction(one: Entry, other: Entry) -> tuple[int, ForkCase] | None:
     return min(found, key=lambda item: item[0], default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class ForkProof:
+class ForkProof(NamedTuple):
     """Two entries of one log that contradict each other, in a fixed order: equal pairs make equal proofs.
 
     Made by ``ForkProof.of`` or ``ForkProof.decode``. ``check`` verifies the signatures of a proof from elsewhere.

@@ -7,10 +7,7 @@ The secret is the 32-byte seed that libsodium expands. How identities are kept i
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from nacl.bindings import crypto_sign
-from nacl.exceptions import CryptoError
-from nacl.signing import SigningKey
-from nacl.utils import random as random_bytes
+from nacl.bindings import crypto_sign, crypto_sign_seed_keypair, randombytes
 
 from culm.bamboo.entry import SIGNATURE_BYTES, Entry, encode_unsigned
 from culm.bamboo.lipmaa import has_lipmaalink, lipmaa
@@ -27,34 +24,30 @@ _AVOIDED_FIRST_BYTE = 0x7E
 class Identity:
     """An author's key pair. ``public`` is the author as it stands in entries (32 bytes)."""
 
-    __slots__ = ("_key", "_secret", "public")
+    __slots__ = ("_secret", "public")
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SEED_BYTES:
             raise ValueError(f"the secret of an identity is {SEED_BYTES} bytes, not {len(seed)}")
-        try:
-            self._key = SigningKey(seed)
-        except CryptoError as error:  # pragma: no cover - libsodium takes any 32 bytes
-            raise ValueError(str(error)) from error
-        self.public: bytes = bytes(self._key.verify_key)
-        self._secret = seed + self.public  # As libsodium takes it.
+        self.public: bytes
+        self.public, self._secret = crypto_sign_seed_keypair(seed)  # The second is the seed with ``public`` behind it.
 
     @classmethod
     def create(cls) -> Self:
         """A new identity from the system's randomness."""
         while True:
-            identity = cls(random_bytes(SEED_BYTES))
+            identity = cls(randombytes(SEED_BYTES))
             if identity.public[0] != _AVOIDED_FIRST_BYTE:
                 return identity
 
     @property
     def seed(self) -> bytes:
         """The secret (32 bytes). Everyone who knows it can publish in this author's name."""
-        return bytes(self._key)
+        return self._secret[:SEED_BYTES]
 
     def sign(self, message: bytes) -> bytes:
         """The detached signature (64 bytes) of ``message``."""
-        return self._key.sign(message).signature
+        return crypto_sign(message, self._secret)[:SIGNATURE_BYTES]
 
     def create_entry(
         self,
@@ -86,9 +79,7 @@ class Identity:
             payload_hash=payload_hash,
         )
         # Not decoded again: the fields were checked, and decoding takes a tenth of what `append_many` takes.
-        signature = self.sign(unsigned)
-        fields = log_id, seq, jump, backlink, size, payload_hash
-        return Entry(is_end, self.public, *fields, signature, unsigned + signature)
+        return Entry(unsigned + self.sign(unsigned), self.public, log_id, seq, jump, backlink, size)
 
     def create_run(
         self,
@@ -117,12 +108,9 @@ class Identity:
             payload_hash, size = yamf_hash(payload), len(payload)
             head = b"\x01" if is_end else b"\x00", start, encode_varu64(seq), jump or b"", back or b""
             unsigned = b"".join((*head, encode_varu64(size), payload_hash))
-            signature = crypto_sign(unsigned, key)[:SIGNATURE_BYTES]
-            encoded = unsigned + signature
+            encoded = unsigned + crypto_sign(unsigned, key)[:SIGNATURE_BYTES]
             hashed = yamf_hash(encoded)
-            entries.append(
-                Entry(is_end, public, log_id, seq, jump, back, size, payload_hash, signature, encoded, hashed)
-            )
+            entries.append(Entry(encoded, public, log_id, seq, jump, back, size, hashed))
             hashes.append(hashed)
             back = hashed
         return entries

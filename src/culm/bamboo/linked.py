@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from culm import native
-from culm.bamboo.entry import SIGNATURE_BYTES, Entry
+from culm.bamboo.entry import Entry
 from culm.bamboo.lipmaa import links_across, lipmaa
 from culm.bamboo.varu64 import encode_varu64
 from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX
@@ -33,7 +33,6 @@ class Framing(NamedTuple):
 Whole = tuple[Entry, bytes]
 """An entry and its payload."""
 _PREFIX = len(YAMF_PREFIX)
-_TAIL = YAMF_BYTES + SIGNATURE_BYTES  # What an entry ends with: the payload's hash, and the signature.
 
 
 def entries_linked(
@@ -58,10 +57,7 @@ def entries_linked(
         own, whole, jump = hashes[at : at + YAMF_BYTES], encoded[start:end], lipmaa(seq)
         link = by_number[jump] if jump < seq - 1 else None
         payload = bytes(data[begin:behind])
-        tail, signature = whole[-_TAIL:-SIGNATURE_BYTES], whole[-SIGNATURE_BYTES:]
-        found.append(
-            (Entry(False, author, log_id, seq, link, back, len(payload), tail, signature, whole, own), payload)
-        )
+        found.append((Entry(whole, author, log_id, seq, link, back, len(payload), own), payload))
         by_number[seq] = back = own
         seq, start = seq + 1, end
     return found, behind

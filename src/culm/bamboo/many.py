@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from culm import native
-from culm.bamboo.entry import AUTHOR_BYTES, SIGNATURE_BYTES, Entry
+from culm.bamboo.entry import AUTHOR_BYTES, Entry
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import EncodingError
 
@@ -63,7 +63,7 @@ def _by_core(core: native.Core, data: bytes) -> list[tuple[int, Entry]]:
 
 def _entries(data: bytes, columns: tuple[bytes, ...], digests: bytes) -> list[tuple[int, Entry]]:
     """The entries that the core found in ``data``, and where each begins."""
-    start, end, log_id, seq, _, lipmaalink, backlink, size, payload_hash, _, is_end = columns
+    start, end, log_id, seq, _, lipmaalink, backlink, size, *_ = columns
     rows = zip(
         _offsets(start),
         _offsets(end),
@@ -72,8 +72,6 @@ def _entries(data: bytes, columns: tuple[bytes, ...], digests: bytes) -> list[tu
         _offsets(lipmaalink),
         _offsets(backlink),
         _numbers(size),
-        _offsets(payload_hash),
-        is_end,
         range(0, len(digests), _DIGEST_BYTES),
         strict=True,
     )
@@ -81,20 +79,17 @@ def _entries(data: bytes, columns: tuple[bytes, ...], digests: bytes) -> list[tu
         (
             begin,
             Entry(
-                bool(ends_log),
+                data[begin:behind],
                 data[begin + 1 : begin + 1 + AUTHOR_BYTES],
                 of_log,
                 number,
                 _hash_at(data, link),
                 _hash_at(data, back),
                 payload_bytes,
-                data[payload - _PREFIX : payload + _DIGEST_BYTES],
-                data[behind - SIGNATURE_BYTES : behind],
-                data[begin:behind],
                 YAMF_PREFIX + digests[at : at + _DIGEST_BYTES],
             ),
         )
-        for begin, behind, of_log, number, link, back, payload_bytes, payload, ends_log, at in rows
+        for begin, behind, of_log, number, link, back, payload_bytes, at in rows
     ]
 
 

@@ -8,7 +8,6 @@ which home is known only when the whole call is read, because ``--home`` may com
 import argparse
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,6 +40,8 @@ def number(name: str, least: int = 1) -> Callable[[str], int]:
 def place(text: str) -> Any:  # noqa: ANN401 - a path, or a location of a package that is imported if it is needed
     """The type of an argument that is a folder, or the URI of one."""
     if "://" not in text:
+        from pathlib import Path  # noqa: PLC0415 - few commands need it, and it takes a while to load
+
         return Path(text)
     from culm.spark.storage import target  # noqa: PLC0415 - Spark is an extra
 

@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from importlib import import_module
-from textwrap import wrap
 from typing import Any, NoReturn
 
 import culm
@@ -46,6 +45,16 @@ class _Parser(argparse.ArgumentParser):
 
     commands: Iterable[str] = ()  # The names of the commands below this one.
     _loose: argparse.Action | None = None  # The argument that can be left out: one word, or any number of them.
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - as argparse has it
+        # ``add_argument`` makes a formatter, too. One that is told its width does not ask for the terminal's, which
+        # would load all formats of archives.
+        super().__init__(formatter_class=partial(argparse.HelpFormatter, width=_HELP_WIDTH), **settings)
+
+    def format_help(self) -> str:
+        """As in ``argparse``, in the width of the terminal."""
+        self.formatter_class = argparse.HelpFormatter
+        return super().format_help()
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:  # noqa: ANN401 - as argparse has it
         """As in ``argparse``, with note of an argument that may be empty."""
@@ -94,6 +103,8 @@ class _Root(_Parser):
 
     def format_help(self) -> str:
         """As in ``argparse``; the list of commands is arranged by ``SECTIONS``, a line or two for each."""
+        from textwrap import wrap  # noqa: PLC0415 - only the help needs it
+
         words = {word: text for commands in COMMANDS.values() for word, text in commands.items()}
         width = max(len(word) for names in SECTIONS.values() for word in names) + 4
         lines: list[str] = []

@@ -7,12 +7,10 @@ sees.
 
 import argparse
 import errno
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from culm.errors import ConfigError, StoreFull
@@ -26,6 +24,8 @@ _AROUND = 2  # Lines of a terminal beside the rows of a table: its heading, and 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Print one JSON value on a line of its own, at once, so that a reading program need not wait for the buffer."""
+    import json  # noqa: PLC0415 - ``culm check`` is there in a moment because it imports only what it uses
+
     print(json.dumps(value), flush=True)
 
 
@@ -174,12 +174,11 @@ def open_input(name: str) -> Iterator[BinaryIO]:
     if name == "-":
         yield sys.stdin.buffer
         return
-    path = Path(name)
-    if is_named_pipe(path):
+    if is_named_pipe(name):
         raise ConfigError(f"cannot read {name}: it is a named pipe; give - and read it from stdin: < {name}")
     with ExitStack() as stack:
         try:
-            file = stack.enter_context(path.open("rb"))
+            file = stack.enter_context(open(name, "rb"))  # noqa: PTH123 - without pathlib, see ``print_json``
             file.peek(1)  # Some files can be opened, but fail at the first byte.
         except OSError as error:
             raise ConfigError(f"cannot read {name}: {error.strerror}") from None
@@ -196,6 +195,8 @@ def open_output(name: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    from pathlib import Path  # noqa: PLC0415 - see ``print_json``
+
     path = Path(name)
     if path.is_dir() or not path.name:
         raise ConfigError(f"cannot write {path}: it is a directory")

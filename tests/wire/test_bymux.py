@@ -17,6 +17,7 @@ from culm.wire.bymux import (
     INFINITE,
     PACKET_BYTES,
     Answered,
+    Asked,
     Closed,
     Event,
     Multiplexer,
@@ -127,10 +128,20 @@ def test_signs_of_life() -> None:
     one, other = pair()
     one.ping(1)
     one.ping()
-    assert received(other, one.data_to_send()) == []
+    assert received(other, one.data_to_send()) == [Asked(1), Asked(None)]
     assert received(one, other.data_to_send()) == [Answered(1), Answered(None)]
     received(other, b"\x50" * 100_000)
     assert len(other.data_to_send()) < 10_000
+
+
+def test_a_ping_is_behind_the_bytes_before_it() -> None:
+    """Bytes in front of a ping are told before it, those behind it afterwards."""
+    mux = end()
+    assert received(mux, bytes.fromhex("2000026869" + "4000" + "20000121")) == [
+        Received(0, b"hi"),
+        Asked(0),
+        Received(0, b"!"),
+    ]
 
 
 def test_turns() -> None:
@@ -224,7 +235,7 @@ def test_a_close_goes_behind_the_last_byte() -> None:
     assert other.data_to_send().hex() == "a001"
     received(other, b"\xa0\x01")
     assert other.data_to_send().hex() == "8001"
-    assert received(other, b"\x50") == []
+    assert received(other, b"\x50") == [Asked(None)]
     assert other.data_to_send().hex() == "70"
 
 

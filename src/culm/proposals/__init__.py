@@ -15,6 +15,7 @@ from culm.proposals.events import (
     Noticed,
     Offered,
     Refused,
+    Rested,
     Skipped,
 )
 from culm.proposals.limits import SMALL, Limits
@@ -41,6 +42,7 @@ __all__ = [
     "Offered",
     "Proposal",
     "Refused",
+    "Rested",
     "Setup",
     "Skipped",
     "Wish",

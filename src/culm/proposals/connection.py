@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 from culm.errors import RemoteProtocolError, Truncated
 from culm.proposals.endpoint import Endpoint
-from culm.proposals.events import Event
+from culm.proposals.events import Event, Rested
 from culm.proposals.limits import Limits
 from culm.proposals.setup import Setup
 from culm.transfer import Source
 from culm.types import Buffer
-from culm.wire.bymux import INFINITE, Answered, Closed, Multiplexer, Received, Stream
+from culm.wire.bymux import INFINITE, Answered, Asked, Closed, Multiplexer, Received, Stream
 from culm.wire.connection import UNLIMITED, UntimedConnection
 
 CONTROL, DATA = 0, 1
@@ -43,6 +43,7 @@ class Connection(UntimedConnection[Event]):
         self._mux = Multiplexer({CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()})
         self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
         self._setup_sent = False
+        self._rests = False  # That we have nothing more to send is to be said.
         self._data_in = 0  # bytes that came on the data channel
         self._consumed = 0  # those of them that the peer has credit for again
 
@@ -90,6 +91,8 @@ class Connection(UntimedConnection[Event]):
                 case Received(_, piece):
                     self._data_in += len(piece)
                     events += self.endpoint.receive_data(piece)
+                case Asked(stream) if stream == DATA:
+                    events.append(Rested())
                 case Answered():
                     self.answers += 1
                 case Closed(int()):
@@ -120,6 +123,13 @@ class Connection(UntimedConnection[Event]):
                 self._mux.ping(stream)
                 return
 
+    def rest(self) -> None:
+        """Say that nothing more is to be sent for now, behind all that waits: by a ping on the data channel.
+
+        Other pings go elsewhere, as long as they can.
+        """
+        self._rests = True
+
     def close(self) -> None:
         """End both channels, once everything was sent."""
         if not self.is_closing:
@@ -146,6 +156,10 @@ class Connection(UntimedConnection[Event]):
             if data and not self.is_closing:
                 self._mux.write(stream, data)
         out = self._mux.data_to_send(limit)
+        if self._rests and self._mux.may_ping(DATA) and not any(map(self._mux.queued, (CONTROL, DATA))):
+            self._rests = False
+            self._mux.ping(DATA)
+            out += self._mux.data_to_send(limit)
         if not self._setup_sent:
             self._setup_sent = True
             self._mux.grant(DATA, self.endpoint.limits.window)

@@ -62,6 +62,11 @@ class Skipped:
     is_available: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Rested:
+    """The peer has sent all that it has for the proposals so far, and says so (``Connection.rest``)."""
+
+
 Event = (
     EntryReceived
     | EntriesReceived
@@ -76,4 +81,5 @@ Event = (
     | Skipped
     | HeldUp
     | Freed
+    | Rested
 )

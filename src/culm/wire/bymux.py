@@ -60,11 +60,15 @@ class Unread(_About):
     """The peer reads no more from a stream, whose queue is dropped, or accepts no streams."""
 
 
+class Asked(_About):
+    """The peer sent a ping, which is answered, behind the bytes in the events before."""
+
+
 class Answered(_About):
     """The peer answered a ping."""
 
 
-Event = Received | Closed | Unread | Answered
+Event = Received | Closed | Unread | Asked | Answered
 
 
 @dataclass(slots=True)
@@ -169,7 +173,7 @@ class Multiplexer:
             kind, stream_id, number, end = found
             at += end - before
             self._head.clear()
-            if kind in (CLOSE, STOP_READ):
+            if kind in (CLOSE, STOP_READ, PING):
                 _join(pieces, events)
             self._take_packet(kind, stream_id, number or 0, events)
 
@@ -198,6 +202,7 @@ class Multiplexer:
             events.append(Answered(stream_id))
         elif len(stream.sent) < 2 and len(self._packets) < _MOST_ANSWERS:
             self._packets += packet(PONG, stream_id)
+            events.append(Asked(stream_id))
 
     def _take_end(self, kind: int, stream: Stream, stream_id: int | None, events: list[Event]) -> None:
         """Take a Close or StopRead."""

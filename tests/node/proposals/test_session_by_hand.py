@@ -14,6 +14,7 @@ import pytest
 from culm.errors import Place, RemoteProtocolError
 from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
+from culm.node.surroundings import clock
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import build_log
 from tests.node.links import run, stream_pair
@@ -251,5 +252,63 @@ def test_a_payload_that_is_forgotten_does_not_hold_up_the_rest(peers: list[Propo
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    run(main)
+
+
+@pytest.mark.parametrize(("said", "least", "most"), [(b"", 0.25, 0.6), (b"\x40\x01", 0.0, 0.1), (b"\x50", 0.25, 0.6)])
+def test_a_peer_that_has_sent_all_ends_a_sync_at_once(
+    peers: list[ProposalPeer], said: bytes, least: float, most: float
+) -> None:
+    """After a ping on the data channel a one-time sync asks for the last sign at once, else after a quarter second."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        heard = Heard(rogue)
+        rogue.send(hand.control(hand.CONFIRMED), hand.data(hand.SWITCH, hand.M1, hand.P1) + said)
+        await until(lambda: session.stats.entries_received == 1)
+        began = clock()
+        while b"\x50" not in heard.bytes:
+            await asyncio.sleep(0.01)
+        assert least <= clock() - began <= most
+        rogue.send(b"\x70")
+        await until(lambda: CANCELLED["82"] in heard.bytes)
+
+    run(lambda: against(peers[0], talk, live=False))
+
+
+def test_news_behind_a_rest(peers: list[ProposalPeer]) -> None:
+    """A peer that sends an entry after it said that it had sent all may send more: the sync waits for its moment."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        heard = Heard(rogue)
+        items = hand.data(hand.SWITCH, hand.M1, hand.P1) + b"\x40\x01" + hand.data(hand.M2, hand.P2)
+        rogue.send(hand.control(hand.CONFIRMED), items)
+        await until(lambda: session.stats.entries_received == 2)
+        await asyncio.sleep(0.2)
+        assert b"\x50" not in heard.bytes
+
+    run(lambda: against(peers[0], talk, live=False))
+
+
+def test_a_node_says_once_that_it_has_sent_all(peers: list[ProposalPeer]) -> None:
+    """The ping comes behind the last entry, once for a proposal, and not again for news."""
+    alice, *_ = peers
+    alice.store.add(LOG.items(LOG.entries[:2]))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        session = alice.session(near)
+        rogue = Rogue(far)
+        heard = Heard(rogue)
+        task = asyncio.create_task(session.run())
+        rogue.send(hand.SAFE + hand.GRANTS + hand.control(hand.REQUEST_1_FOR_EVER))
+        await until(lambda: heard.bytes.endswith(hand.P2 + b"\x40\x01"))
+        await alice.on_its_thread(alice.store.add, LOG.items(LOG.entries[2:4]))
+        session.store_changed()
+        await until(lambda: heard.bytes.endswith(hand.P4))
+        await asyncio.sleep(0.5)
+        assert 1 == heard.bytes.count(b"\x40\x01")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     run(main)

@@ -5,6 +5,8 @@ A peer that proposes a log is asked for it in turn, because the protocol has no 
 Nor has the protocol a way to say that there is nothing more. A peer that is silent may have nothing, or be busy with
 its disk. So a one-time sync ends in four steps: everything was proposed and answered; nothing has come for a moment;
 the peer has answered a ping since, so it has dealt with everything that we sent before; all proposals are cancelled.
+The moment need not pass if the peer has said by a ping on the data channel that it has sent all that it has, as each
+node does once after each round of proposals, and if we have sent nothing that it may have to answer to.
 """
 
 from collections import deque
@@ -66,6 +68,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         self._asked_at: float | None = None  # When the last ping before the end was sent.
         self._answers = 0  # Answers to pings that had come then.
         self._farewell_at: float | None = None  # When all proposals were cancelled, to end the session.
+        self._rests = self._peer_rests = False  # Whether a side has sent all that it has.
+        self._rest_said = True  # Whether we need not say so, as long as the peer has not proposed or answered anything.
         self._entries_seen, self._entries_at = 0, 0.0  # Entries sent when we looked last, and when the last one was.
         self.asker.add(purpose.logs)
 
@@ -91,6 +95,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         """Parse bytes. The proposer hears of events at once, because the next bytes may depend on what it answers."""
         for event in self.connection.receive_data(data, now):
             self.asker.handle(event)
+            self._rests, self._peer_rests = False, isinstance(event, proposals.Rested)
             match event:
                 case EntryReceived(entry=entry) if entry.size:
                     self._begin_fetching(event.id, entry)
@@ -99,6 +104,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
                     entries = [entry for entry, _ in items]
                     self._fetched.extend(entries)
                     self._source.fetches(entries)
+                case proposals.Offered() | proposals.Adjust() | proposals.Cancelled():
+                    self._rest_said = False
             yield event
 
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
@@ -123,6 +130,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     def _handle(self, event: proposals.Event) -> None:
         match event:
+            case proposals.Rested():
+                pass
             case EntryReceived():
                 self._take(event)
             case EntriesReceived():
@@ -155,6 +164,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         return not (self.asker.todo or self.asker.offers.todo) and len(self._endpoint.sender.turns) <= INLINE_TURNS
 
     def _compose(self) -> bool:
+        has_stored = self.arrivals.idle and not self.driver.is_taking  # So changes that are taken below are all.
         grown, self._grown = self._grown, set()
         if logs := {*self._take_changed_logs(), *grown}:
             self._endpoint.wake(logs)
@@ -165,6 +175,10 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             self.connection.close()
         more = self.connection.respond(self.driver.write_bytes)
         self.stats.entries_sent = self._endpoint.sender.entries_sent
+        self._rests = has_stored and self.asker.is_done and not more
+        if self._rests and not self._rest_said and self._farewell_at is None:
+            self._rest_said = True
+            self.connection.rest()
         return more
 
     def _take_events(self) -> list[proposals.Event]:
@@ -182,7 +196,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     async def check_done(self) -> None:
         """Bring the end of a one-time sync one step further; see the module's last paragraph."""
-        if clock() - self.driver.news_at >= _QUIET_SECONDS:
+        if self._both_rest or clock() - self.driver.news_at >= _QUIET_SECONDS:
             await super().check_done()
         if self.is_live:
             return
@@ -194,7 +208,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
 
     def _check_quiet(self) -> None:
         now, quiet_since = clock(), max(self.driver.news_at, self._sent_at)
-        if not (self.asker.is_done and self.arrivals.idle and now - quiet_since >= _QUIET_SECONDS):
+        needed = 0.0 if self._both_rest else _QUIET_SECONDS
+        if not (self.asker.is_done and self.arrivals.idle and now - quiet_since >= needed):
             return
         self.asker.settle()
         if self._asked_at is None or self._asked_at < quiet_since:
@@ -207,6 +222,12 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             for proposal_id in list(self._endpoint.exchanges):
                 self._endpoint.cancel(proposal_id, proposals.Code.END_OF_RANGE)
             self.driver.wake()
+
+    @property
+    def _both_rest(self) -> bool:
+        """Whether both sides have sent all that they have, and the peer need not answer to any entry of ours."""
+        is_settled = self._rests and not (self._has_changed or self.driver.is_taking)
+        return is_settled and self._peer_rests and not self.stats.entries_sent
 
     @property
     def _sent_at(self) -> float:

@@ -7,7 +7,7 @@ one, while the session parses the other one in place. A connection keeps no refe
 does not serve again.
 
 A node has many peers that say little. So the buffers belong to all inlets together, and from its first ``take`` on an
-inlet has one only while bytes come, or are dealt with.
+inlet has one only while bytes come, or are dealt with. It is a small one, unless much came the last time.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from weakref import ref
 from culm.types import Buffer
 
 _BYTES = 512 * 1024  # Of a buffer: enough to keep a fast link busy, so that each turn has much to parse.
+_FEW_BYTES = 16 * 1024  # Of the buffer of a peer that said little the last time.
 _LEAST_ROOM = 1024  # Bytes of a buffer that are left when reading pauses. TLS may hand on what it has already.
 _KEPT = 8  # Buffers that wait to serve again: so many peers rarely send at the same moment.
 
@@ -29,7 +30,7 @@ def _lend() -> bytearray:
 
 
 def _take_back(buffer: bytearray) -> None:
-    """Let a buffer serve again, unless there are views of it, or it is not of the usual size."""
+    """Let a large buffer serve again, unless there are views of it."""
     if len(buffer) != _BYTES or len(_free) >= _KEPT:
         return
     try:
@@ -47,7 +48,7 @@ class Inlet(asyncio.StreamReader):
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit, loop)
-        self._is_direct = self._has_ended = self._is_paused = False
+        self._is_direct = self._has_ended = self._is_paused = self._is_busy = False
         self._filling = self._given = bytearray()  # Without bytes: none is lent.
         self._filled = 0
         self._view = memoryview(b"")
@@ -71,6 +72,7 @@ class Inlet(asyncio.StreamReader):
             self._moved.clear()
             await self._moved.wait()
         self._given, self._filling = self._filling, bytearray()
+        self._is_busy = self._filled > _FEW_BYTES // 2
         self._view, self._filled = memoryview(self._given)[: self._filled], 0
         if self._is_paused:
             self._is_paused = False
@@ -87,7 +89,7 @@ class Inlet(asyncio.StreamReader):
     def room(self) -> memoryview:
         """Where the next bytes go; never empty."""
         if not self._filling:
-            self._filling = _lend()
+            self._filling = _lend() if self._is_busy else bytearray(_FEW_BYTES)
         elif self._filled == len(self._filling):  # A new one: the writer may have a view of this one.
             self._filling = self._filling + bytes(_BYTES)
         return memoryview(self._filling)[self._filled :]

@@ -99,7 +99,7 @@ TESTED_IN = {
     "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
     " spark.source.rows spark.source.stores spark.source.trigger spark.source.writer",
     "spark/verification/test_state": "spark.verification.incremental",
-    "spark/verification/test_steps": "spark.batches.arrays spark.batches.checks spark.runtime.columns"
+    "spark/verification/test_steps": "spark.batches.arrays spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
     " spark.verification.authentic spark.verification.segment spark.verification.segment_summary",
     "store/test_add": "store.ingest store.logview store.sqlite testing.builders",

@@ -10,8 +10,7 @@ import pytest
 from culm import native
 from culm.bamboo import MAX_U64, Entry
 from culm.errors import EncodingError
-from culm.spark.batches.checks import digests
-from culm.spark.batches.fields import Fields, padded
+from culm.spark.batches.fields import Fields, digests, padded
 from tests.bamboo.test_many import NUMBERS, made
 
 RNG = random.Random(24)

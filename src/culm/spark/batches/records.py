@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.batches.checks import digests
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers, digests
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
 

@@ -35,6 +35,8 @@ Read = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 
 To = TypeVar("To", bound="Row")
 
+Overlap = tuple[str, str, str, str] | None
+
 NOWHERE: Mapping[type[Row], Path] = {}
 
 
@@ -69,11 +71,14 @@ class Table(ABC, Generic[R]):
         """
 
     @abstractmethod
-    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> Table[To]:
+    def join(
+        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
+    ) -> Table[To]:
         """Each pair of rows that are equal in ``on``, with the columns of another class, which are found by name.
 
         A column that both have is taken from this table; one that neither has is null. ``outer``: with the rows of this
-        table that equal none of the other.
+        table that equal none of the other. ``overlap`` names a first and a last column of this table, and then of the
+        other one: only pairs whose spans overlap.
         """
 
     @abstractmethod
@@ -89,15 +94,6 @@ class Table(ABC, Generic[R]):
         """One row for all rows that are equal in ``by``: with the sum, or the least, of each other column of ``into``.
 
         Nulls do not count. A sum of nulls alone is null.
-        """
-
-    @abstractmethod
-    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> Table[To]:
-        """The rows dealt out to several tasks, where too many equal in ``on``, with the columns of another class.
-
-        ``among`` has a column ``shares``, which is above 1 in few rows. The column ``share`` becomes a number below the
-        ``shares`` of its row that is equal in ``on``, the same for all rows that have one value of ``by``; 0 if there
-        is no such row.
         """
 
     @abstractmethod
@@ -131,6 +127,15 @@ class Table(ABC, Generic[R]):
     @abstractmethod
     def is_empty(self) -> bool:
         """Whether the table has no rows; False if that is not known before the rows are asked for."""
+
+    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int) -> Table[To]:  # noqa: ARG002 - for engines with tasks
+        """The rows dealt out to several tasks, where too many equal in ``on``, with the columns of another class.
+
+        The column ``amount`` of ``among`` says how much work there is, and ``most`` how much is for one task; few rows
+        have more. The column ``share`` becomes the number of the task, the same for all rows that have one value of
+        ``by``; 0 where one task is enough.
+        """
+        return self.select(into, share=0)
 
     def kept(self, at: Path | None = None) -> Table[R]:
         """The rows, made once; ``at`` names a new folder if they are to stay as Parquet files."""

@@ -16,7 +16,7 @@ from pyarrow import compute, parquet
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import BATCH_ROWS, Batch, R, Row, batched, batches, names, rows, schema, table_of
-from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Step, Table, To
 from culm.spark.runtime.output import read_batches, write_here
 
 Mask = npt.NDArray[np.bool_]
@@ -57,13 +57,18 @@ class HereTable(Table[R]):
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> HereTable[R]:  # noqa: ARG002 - for Spark
         return HereTable(self.table, Lazy(lambda: _sorted(self.table, whole_of(self), _keys((*by, *order)))))
 
-    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> HereTable[To]:
+    def join(
+        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
+    ) -> HereTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
 
         def joined() -> pa.Table:
             mine = whole_of(self).append_column("#", [np.arange(len(whole_of(self)))])
             kind = "left outer" if outer else "inner"
             found = mine.join(whole_of(other).select([*on, *theirs]), [*on], join_type=kind)
+            if overlap is not None:
+                first, last, low, high = map(compute.field, overlap)
+                found = found.filter(low.is_null() | ((first <= high) & (low <= last)))
             return _fitted(found.sort_by("#"), into)
 
         return self._made(into, joined)
@@ -82,16 +87,6 @@ class HereTable(Table[R]):
             return found.cast(schema(into))
 
         return self._made(into, summed)
-
-    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> HereTable[To]:
-        def dealt() -> pa.Table:
-            found = whole_of(self).join(whole_of(among).select([*on, "shares"]), [*on])
-            pairs = zip(found.column(by).to_pylist(), found.column("shares").to_pylist(), strict=True)
-            return _fitted(
-                found.append_column("share", [[hash(value) % (shares or 1) for value, shares in pairs]]), into
-            )
-
-        return self._made(into, dealt)
 
     def union(self, other: Table[R]) -> HereTable[R]:
         return HereTable(self.table, Lazy(lambda: chain(self.items, items_of(other))))

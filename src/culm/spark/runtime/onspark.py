@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Step, Table, To
 from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
 
 Work = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
@@ -57,10 +57,15 @@ class SparkTable(Table[R]):
     def _of(self, frame: DataFrame) -> SparkTable[R]:
         return SparkTable(self._engine, self.table, frame)
 
-    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> SparkTable[To]:
+    def join(
+        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
+    ) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
         how = "left" if outer else "inner"
         joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), how)
+        if overlap is not None:
+            first, last, low, high = overlap
+            joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
         return SparkTable(self._engine, into, fitted(joined, types(into)))
 
     def among(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
@@ -74,10 +79,12 @@ class SparkTable(Table[R]):
         found = self.frame.groupBy(*by).agg(*(aggregate(name).alias(name) for aggregate, name in others))
         return SparkTable(self._engine, into, fitted(found, types(into)))
 
-    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> SparkTable[To]:
-        # Few rows are dealt out, so that the table of their shares can go to every task.
-        several = functions.broadcast(frame_of(among).where("shares > 1"))
-        joined = self._given().join(several, list(on), "left")
+    def dealt(
+        self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int
+    ) -> SparkTable[To]:
+        # Few rows are dealt out, so that the table of their amounts can go to every task.
+        shares = frame_of(among).selectExpr(*on, f"ceil({amount} / {most}) AS shares").where("shares > 1")
+        joined = self._given().join(functions.broadcast(shares), list(on), "left")
         share = functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)")
         return SparkTable(self._engine, into, joined.withColumn("share", share).select(*names(into)))
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from pyspark.sql import DataFrame
 
-from culm.spark.batches.pack import Pack, block_of
+from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given
-from culm.spark.runtime.columns import Row, Tiny, combined
+from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.select.items import Item, chosen
+from culm.spark.select.items import Held, Item, chosen
 from culm.spark.select.pieces import Request, cut
-from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
+from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
 from culm.spark.select.requests import Asked, Refused, check
 from culm.spark.verification.merge import Outcome, OutcomeRow
 from culm.spark.verification.segment_summary import Summary
@@ -38,8 +39,8 @@ Judged = combined("Judged", __name__, SegmentRow, OutcomeRow)
 """A segment with its outcome and its entries."""
 
 
-class Pairs(NamedTuple):
-    """How many numbers all pieces of a block have together."""
+class Wanted(NamedTuple):
+    """A block that is wanted, and how many numbers all its pieces have together."""
 
     author: bytes
     log: int
@@ -47,29 +48,20 @@ class Pairs(NamedTuple):
     pairs: int
 
 
-class Wanted(NamedTuple):
-    """A block that is wanted, and how many tasks share in it."""
-
-    author: bytes
-    log: int
-    block: int
-    shares: int
-
-
 class WholeRow(NamedTuple):
-    """A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
+    """A segment with its entries, its outcome, and how many numbers the block's pieces have."""
 
     author: bytes
     log: int
     block: int
-    shares: int
+    pairs: int
     summary: bytes
     packed: bytes
     outcome: bytes
 
 
 class Together(NamedTuple):
-    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: an encoded ``Pack`` in ``numbers``.
+    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: ``data`` is a batch of ``Held``.
 
     A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
     """
@@ -78,13 +70,10 @@ class Together(NamedTuple):
     log: int
     block: int
     share: int
+    data: bytes
     requester: str | None = None
-    wants: Tiny | None = None
     least: int | None = None
     limit: int | None = None
-    first: int | None = None
-    last: int | None = None
-    numbers: bytes | None = None
 
 
 class Selecting:
@@ -95,25 +84,22 @@ class Selecting:
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, BlockRow)
-        pages = blocks.spread(LOG, ("block",)).map(paged, PageRow)
-        requested = self.asked.join(pages, LOG, Request, outer=True)
+        covered = blocks.spread(LOG, ("low",)).map(covering, BlockRow)
+        overlap = ("start", "reach", "low", "upto")
+        requested = self.asked.join(covered, LOG, Request, outer=True, overlap=overlap)
         self._pieces: Table[Piece]
         self._pieces, self._gaps = requested.keep(cut, Piece, Gap, columnar=True)
 
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
-        (wanted,) = self._pieces.total(BLOCK, Pairs).keep(_shared, Wanted)
+        wanted = self._pieces.total(BLOCK, Wanted).kept()
         entries = self._segments.join(wanted, BLOCK, WholeRow).map(held, Together)
-        shared = self._pieces.dealt(wanted, BLOCK, "requester", Together)
+        shared = self._pieces.dealt(wanted, BLOCK, "requester", Together, "pairs", _SHARE_PAIRS)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
     def missing(self, inside: Table[Gap]) -> Table[Gap]:
         """All gaps, sorted as ``merged`` takes them. ``inside``: those that ``chosen`` finds inside blocks."""
         return inside.union(self._gaps).spread(("requester", *LOG), ("reason", "first"))
-
-
-def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
-    return (Wanted(row.author, row.log, row.block, -(-row.pairs // _SHARE_PAIRS)) for row in rows)
 
 
 def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
@@ -123,7 +109,8 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
-            yield BlockRow(row.author, row.log, block_of(newest), to_sql(newest))
+            low = to_sql(block_of(newest) << BLOCK_BITS)
+            yield BlockRow(row.author, row.log, low, low, to_sql(newest))
 
 
 def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
@@ -132,11 +119,15 @@ def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
         records = Records(Pack.decode(fetched(row.packed)))
         summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
         segment = JudgedSegment(row.author, from_sql(row.log), Findings.of(records), summary, outcome)
-        verified = records.is_entry.nonzero()[0][segment.verdict == 0]
-        if len(verified):
-            data = replace(records.pack, payload=records.payload()).take(verified).encode()
-            for share in range(row.shares):
-                yield Together(row.author, row.log, row.block, share, numbers=data)
+        verified = segment.verdict == 0
+        if verified.any():
+            verdicts = segment.table(verified)
+            encoded = [records.pack.record(at) for at in records.is_entry.nonzero()[0][verified]]
+            every = np.arange(len(encoded))
+            found = batch_of(Held, verdicts, every, payload_state=verdicts.column("payload"), encoded=encoded)
+            data = found.data.serialize().to_pybytes()
+            for share in range(-(-row.pairs // _SHARE_PAIRS)):
+                yield Together(row.author, row.log, row.block, share, data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Selecting:
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
         wanted = self._pieces.total(BLOCK, Wanted).kept()
-        entries = self._segments.join(wanted, BLOCK, WholeRow).map(held, Together)
+        entries = self._segments.join(wanted, BLOCK, WholeRow).map(partial(held, most=_SHARE_PAIRS), Together)
         shared = self._pieces.dealt(wanted, BLOCK, "requester", Together, "pairs", _SHARE_PAIRS)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
@@ -113,8 +113,8 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
             yield BlockRow(row.author, row.log, low, low, to_sql(newest))
 
 
-def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
-    """The verified entries of each block: a copy for each share."""
+def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
+    """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
     for row in rows:
         records = Records(Pack.decode(fetched(row.packed)))
         summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
@@ -126,7 +126,7 @@ def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
             every = np.arange(len(encoded))
             found = batch_of(Held, verdicts, every, payload_state=verdicts.column("payload"), encoded=encoded)
             data = found.data.serialize().to_pybytes()
-            for share in range(-(-row.pairs // _SHARE_PAIRS)):
+            for share in range(-(-row.pairs // most)):
                 yield Together(row.author, row.log, row.block, share, data)
 
 

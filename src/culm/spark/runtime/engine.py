@@ -19,11 +19,10 @@ an executor.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -40,19 +39,17 @@ Overlap = tuple[str, str, str, str] | None
 NOWHERE: Mapping[type[Row], Path] = {}
 
 
-class Table(ABC, Generic[R]):
+class Table(Protocol[R]):
     """Rows of one class, ``table``, somewhere."""
 
     table: type[R]
 
-    @abstractmethod
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> Table[To]:
         """What a step makes of the rows, when it is asked for; rows of other tables than ``into`` are dropped.
 
         ``columnar``: the step takes Arrow batches instead of rows.
         """
 
-    @abstractmethod
     def keep(
         self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
     ) -> Sequence[Table[Any]]:
@@ -61,7 +58,6 @@ class Table(ABC, Generic[R]):
         ``at`` names new folders for those that are to stay as Parquet files.
         """
 
-    @abstractmethod
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> Table[R]:
         """The rows sorted by ``by``, then ``order``, nulls first; rows that are equal in ``by`` meet in one task.
 
@@ -70,7 +66,6 @@ class Table(ABC, Generic[R]):
         number where cells lie in files (``batches.slices``), because such rows say nothing about the work.
         """
 
-    @abstractmethod
     def join(
         self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
     ) -> Table[To]:
@@ -81,26 +76,21 @@ class Table(ABC, Generic[R]):
         other one: only pairs whose spans overlap.
         """
 
-    @abstractmethod
     def among(self, other: Table[Any], on: Sequence[str]) -> Table[R]:
         """The rows that equal some row of another table in ``on``."""
 
-    @abstractmethod
     def without(self, other: Table[Any], on: Sequence[str]) -> Table[R]:
         """The rows that equal none of another table in ``on``."""
 
-    @abstractmethod
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> Table[To]:
         """One row for all rows that are equal in ``by``: with the sum, or the least, of each other column of ``into``.
 
         Nulls do not count. A sum of nulls alone is null.
         """
 
-    @abstractmethod
     def union(self, other: Table[R]) -> Table[R]:
         """The rows of both."""
 
-    @abstractmethod
     def select(self, into: type[To], **given: str | int | None) -> Table[To]:
         """The rows with the columns of another class. ``given`` says where a column does not come from its namesake.
 
@@ -108,23 +98,19 @@ class Table(ABC, Generic[R]):
         here nor given is null.
         """
 
-    @abstractmethod
     def where(self, column: str) -> Table[R]:
         """The rows that have a value in this column."""
 
-    @abstractmethod
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
         """The first rows by some columns, in this process, as rows of another class with some of the columns.
 
         A column whose name begins with a minus descends. Null comes last.
         """
 
-    @abstractmethod
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
         """Some columns of a kept table, in this process."""
 
     @property
-    @abstractmethod
     def is_empty(self) -> bool:
         """Whether the table has no rows; False if that is not known before the rows are asked for."""
 
@@ -152,20 +138,17 @@ def _as_they_are(table: type[Row], found: Iterable[pa.RecordBatch]) -> Iterator[
     return (Batch(table, batch.cast(schema(table))) for batch in found)
 
 
-class Engine(ABC):
+class Engine(Protocol):
     """Makes tables, of inputs and of folders."""
 
-    @abstractmethod
     def read(
         self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
     ) -> Sequence[Table[Any]]:
         """``Table.keep`` for the rows of some inputs, which come as batches (``reading.found.EntryRow``)."""
 
-    @abstractmethod
     def stored(self, folder: Path, table: type[R]) -> Table[R]:
         """The rows in a folder of Parquet files. Columns that the class does not have are not read."""
 
-    @abstractmethod
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> Table[R]:
         """The rows in several folders of Parquet files.
 
@@ -173,10 +156,8 @@ class Engine(ABC):
         If rows are chosen of the table (``among``, ``where``), little more than these is read.
         """
 
-    @abstractmethod
     def shelf(self, name: str) -> Path | None:
         """A folder where workers may leave the bytes of their rows (``batches.slices``); None if there is none."""
 
-    @abstractmethod
     def free(self, name: str) -> None:
         """Remove what lies on a shelf, and the tables that have its name."""

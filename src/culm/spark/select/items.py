@@ -63,19 +63,6 @@ class Item(NamedTuple):
     encoded: bytes | None
 
 
-class Held(NamedTuple):
-    """A verified entry, with what its items say of it. The entries of a block travel as one Arrow batch."""
-
-    author: bytes
-    log_id: Unsigned
-    seqnum: Unsigned
-    entry_hash: bytes
-    size: Unsigned
-    payload_hash: bytes
-    payload_state: str
-    encoded: bytes | None
-
-
 _KEY = ("author", "log", "block", "share")
 
 # Pairs of a piece and an entry that are laid out at once. More would take more memory of the worker; far fewer would
@@ -126,7 +113,7 @@ class _Block:
         self.key = key
         self._base = np.uint64(key[2] << BLOCK_BITS)
         has_entries = not rows.column("requester")[0].is_valid
-        kinds = schema(Held)
+        kinds = schema(Item)
         self._entries = pa.RecordBatch.from_pylist([], schema=kinds)
         if has_entries:
             self._entries = pa.ipc.read_record_batch(rows.column("data")[0].as_buffer(), kinds)

@@ -18,16 +18,14 @@ from culm.spark.plan.given import REQUESTS, Given, given
 from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.select.items import Held, Item, chosen
+from culm.spark.select.items import Item, chosen
 from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
 from culm.spark.select.requests import Asked, Refused, check
-from culm.spark.verification.merge import Outcome, OutcomeRow
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
-from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.spark.verification.verify import Verification, verified
-from culm.store.schema import from_sql, to_sql
+from culm.store.schema import to_sql
 
 # Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
 # pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
@@ -56,12 +54,13 @@ class WholeRow(NamedTuple):
     block: int
     pairs: int
     summary: bytes
+    findings: bytes
     packed: bytes
     outcome: bytes
 
 
 class Together(NamedTuple):
-    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: ``data`` is a batch of ``Held``.
+    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries, as a batch of ``Item``.
 
     A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
     """
@@ -116,15 +115,13 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
 def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
     """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        records = Records(Pack.decode(fetched(row.packed)))
-        summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
-        segment = JudgedSegment(row.author, from_sql(row.log), Findings.of(records), summary, outcome)
+        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
         verified = segment.verdict == 0
         if verified.any():
-            verdicts = segment.table(verified)
+            verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))
             encoded = [records.pack.record(at) for at in records.is_entry.nonzero()[0][verified]]
             every = np.arange(len(encoded))
-            found = batch_of(Held, verdicts, every, payload_state=verdicts.column("payload"), encoded=encoded)
+            found = batch_of(Item, verdicts, every, payload_state=verdicts.column("payload"), encoded=encoded)
             data = found.data.serialize().to_pybytes()
             for share in range(-(-row.pairs // most)):
                 yield Together(row.author, row.log, row.block, share, data)

@@ -120,9 +120,8 @@ def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
         if verified.any():
             verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))
             encoded = [records.pack.record(at) for at in records.is_entry.nonzero()[0][verified]]
-            every = np.arange(len(encoded))
-            found = batch_of(Item, verdicts, every, payload_state=verdicts.column("payload"), encoded=encoded)
-            data = found.data.serialize().to_pybytes()
+            known = verdicts.rename_columns({"payload": "payload_state"})
+            data = batch_of(Item, known, np.arange(len(encoded)), encoded=encoded).data.serialize().to_pybytes()
             for share in range(-(-row.pairs // most)):
                 yield Together(row.author, row.log, row.block, share, data)
 

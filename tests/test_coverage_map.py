@@ -81,8 +81,7 @@ TESTED_IN = {
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
     "spark/reading/test_scan": "spark.reading.found",
-    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.running spark.runtime.shell"
-    " spark.verification.verdicts",
+    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.ranges"
     " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",

@@ -20,17 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import NoneType
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    Protocol,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
@@ -54,6 +44,17 @@ Tiny = Annotated[int, "TINYINT"]
 BATCH_ROWS = 2000
 BATCH_BYTES = 16 * 1024 * 1024
 
+_ARROW = {
+    "BINARY": pa.binary(),
+    "BIGINT": pa.int64(),
+    "TINYINT": pa.int8(),
+    "INT": pa.int32(),
+    "BOOLEAN": pa.bool_(),
+    "STRING": pa.string(),
+    "DOUBLE": pa.float64(),
+    UNSIGNED: pa.decimal128(20, 0),
+    SUM: pa.decimal128(38, 0),
+}
 _SQL = {bytes: "BINARY", int: "BIGINT", str: "STRING", bool: "BOOLEAN", float: "DOUBLE"}
 
 
@@ -93,13 +94,10 @@ def types(table: type[Row]) -> dict[str, str]:
     return {name: _sql(kind) for name, kind in get_type_hints(table, include_extras=True).items()}
 
 
-def _sql(kind: object) -> str:
-    for part in get_args(kind):
-        if part is not NoneType and NoneType in get_args(kind):
-            return _sql(part)
-    if get_origin(kind) is Annotated:
-        return str(get_args(kind)[1])
-    return _SQL[cast("type", kind)]
+def _sql(kind: Any) -> str:  # noqa: ANN401 - an annotation
+    if NoneType in get_args(kind):
+        (kind,) = set(get_args(kind)) - {NoneType}
+    return str(get_args(kind)[1]) if get_origin(kind) is Annotated else _SQL[kind]
 
 
 def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
@@ -108,8 +106,8 @@ def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
     ``name`` and ``module`` are those of the variable, by which workers find the class.
     """
     columns: dict[str, Any] = {}
-    for table in tables:
-        columns = columns | {**get_type_hints(table, include_extras=True), **columns}
+    for table in reversed(tables):
+        columns = get_type_hints(table, include_extras=True) | columns
     make: Any = NamedTuple
     found: type[Row] = make(name, list(columns.items()))
     found.__module__ = module
@@ -129,18 +127,7 @@ def schema(table: type[Row]) -> pa.Schema:
 
 def arrow(kind: str) -> pa.DataType:
     """The type of Arrow for one of SQL. ``KeyError`` for a type that no step uses so far."""
-    kinds = {
-        "BINARY": pa.binary(),
-        "BIGINT": pa.int64(),
-        "TINYINT": pa.int8(),
-        "INT": pa.int32(),
-        "BOOLEAN": pa.bool_(),
-        "STRING": pa.string(),
-        "DOUBLE": pa.float64(),
-        UNSIGNED: pa.decimal128(20, 0),
-        SUM: pa.decimal128(38, 0),
-    }
-    return kinds[kind]
+    return _ARROW[kind]
 
 
 def rows(table: type[R], batches: Iterable[pa.RecordBatch]) -> Iterator[R]:

@@ -156,8 +156,10 @@ class Engine(Protocol):
         If rows are chosen of the table (``among``, ``where``), little more than these is read.
         """
 
-    def shelf(self, name: str) -> Path | None:
+    def shelf(self, name: str) -> Path | None:  # noqa: ARG002 - for engines with workers
         """A folder where workers may leave the bytes of their rows (``batches.slices``); None if there is none."""
+        return None
 
-    def free(self, name: str) -> None:
+    def free(self, name: str) -> None:  # noqa: ARG002 - for engines with workers
         """Remove what lies on a shelf, and the tables that have its name."""
+        return

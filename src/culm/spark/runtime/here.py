@@ -172,12 +172,6 @@ class Here(Engine):
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> HereTable[R]:
         return FilesTable(table, folders, number)
 
-    def shelf(self, name: str) -> None:  # noqa: ARG002 - for Spark
-        return None
-
-    def free(self, name: str) -> None:
-        pass
-
 
 def items_of(table: Table[Any]) -> Iterable[Row]:
     """What a table of this engine has: rows and batches."""

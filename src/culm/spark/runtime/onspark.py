@@ -98,10 +98,8 @@ class SparkTable(Table[R]):
         return self._of(self.frame.where(f"{column} IS NOT NULL"))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
-        keys = [
-            functions.desc_nulls_last(name[1:]) if name.startswith("-") else functions.asc_nulls_last(name)
-            for name in order
-        ]
+        ways = {True: functions.desc_nulls_last, False: functions.asc_nulls_last}
+        keys = [ways[name.startswith("-")](name.removeprefix("-")) for name in order]
         found = self.frame.orderBy(*keys) if keys else self.frame
         return list(rows(into, found.select(*names(into)).limit(most).toArrow().to_batches()))
 
@@ -174,15 +172,12 @@ class OnSpark(Engine):
         return [self.stored(place, table) for table, place in places.items()]
 
     def _kept_by_spark(self, frame: DataFrame, work: Work, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
-        """The same without a folder. Several tables are columns side by side, so that the work is done once.
+        """The same without a folder. The tables are columns side by side, so that the work is done once.
 
         Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even
         if other files are there by now. So no two kept tables have equal plans: the work carries a number of its own.
         """
         work = partial(_numbered, next(_numbers), work)
-        if len(into) == 1:
-            one = self.made(frame, work, into[0])
-            return [SparkTable(self, one.table, one.frame.persist(StorageLevel.DISK_ONLY))]
 
         def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             kinds = {table: pa.struct(list(schema(table))) for table in into}

@@ -37,16 +37,16 @@ class _Name(NamedTuple):
     name: str
 
 
-def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: str) -> Iterator[tuple[type[Row], Path]]:
+def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: str) -> list[tuple[type[Row], Path]]:
     """Write what a step makes, rows and ``Batch``es of several tables, as one Parquet file each into their folders.
 
-    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Yields
-    the files at the end; a table without rows has none.
+    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Returns
+    the files; a table without rows has none.
     """
     files = {table: _File(table, new_file(folder), facts) for table, folder in folders.items()}
     for batch in batched(made, folders):
         files[batch.table].add(batch.data)
-    yield from ((table, file.path) for table, file in files.items() if file.close())
+    return [(table, file.path) for table, file in files.items() if file.close()]
 
 
 class _File:
@@ -54,8 +54,7 @@ class _File:
 
     def __init__(self, table: type[Row], path: Path, facts: str) -> None:
         self.path = path
-        self._facts = facts
-        self._table = table
+        self._made = table, facts
         self._waiting: list[pa.RecordBatch] = []  # batches that wait to become a row group
         self._size = 0
         self._writer: parquet.ParquetWriter | None = None
@@ -69,7 +68,7 @@ class _File:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer = self._writer or _writer(self.path, self._table, self._facts)
+            self._writer = self._writer or _writer(self.path, *self._made)
             self._writer.write_table(pa.Table.from_batches(self._waiting))
             self._waiting, self._size = [], 0
 
@@ -85,8 +84,7 @@ def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:
     """Write what a step makes as tables into new folders, in this process."""
     for folder in folders.values():
         folder.mkdir(parents=True)
-    for _ in write_made(made, folders, stated()):
-        pass
+    write_made(made, folders, stated())
     for table, folder in folders.items():
         whole_table(table, folder)
 

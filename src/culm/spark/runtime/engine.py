@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from culm.spark.reading.inputs import Split
-from culm.spark.runtime.columns import Batch, R, Row, names, schema
+from culm.spark.runtime.columns import Batch, R, Row, names, rows, schema
 
 Step = Callable[[Iterator[Any]], Iterable[Row]]
 Read = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
@@ -49,6 +49,7 @@ class Table(Protocol[R]):
 
         ``columnar``: the step takes Arrow batches instead of rows.
         """
+        return self.mapped(step if columnar else partial(_by_rows, step, self.table), into)
 
     def keep(
         self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
@@ -57,6 +58,13 @@ class Table(Protocol[R]):
 
         ``at`` names new folders for those that are to stay as Parquet files.
         """
+        return self.made(step if columnar else partial(_by_rows, step, self.table), into, at)
+
+    def mapped(self, work: Read, into: type[To]) -> Table[To]:
+        """``map`` for a step that takes Arrow batches."""
+
+    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[Table[Any]]:
+        """``keep`` for such a step."""
 
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> Table[R]:
         """The rows sorted by ``by``, then ``order``, nulls first; rows that are equal in ``by`` meet in one task.
@@ -132,6 +140,10 @@ class Table(Protocol[R]):
     def count(self) -> int:
         """How many rows a kept table has."""
         return sum(batch.num_rows for batch in self.batches(names(self.table)[0]))
+
+
+def _by_rows(step: Step, table: type[Row], found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
+    return step(rows(table, found))
 
 
 def _as_they_are(table: type[Row], found: Iterable[pa.RecordBatch]) -> Iterator[Batch]:

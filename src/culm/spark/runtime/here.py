@@ -16,7 +16,7 @@ from pyarrow import compute, parquet
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import BATCH_ROWS, Batch, R, Row, batched, batches, names, rows, schema, table_of
-from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Step, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
 from culm.spark.runtime.output import read_batches, write_here
 
 Mask = npt.NDArray[np.bool_]
@@ -39,16 +39,11 @@ class HereTable(Table[R]):
         self.table = table
         self.items = items
 
-    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> HereTable[To]:
-        return HereTable(into, Lazy(lambda: step(self._given(columnar=columnar))))
+    def mapped(self, work: Read, into: type[To]) -> HereTable[To]:
+        return HereTable(into, Lazy(lambda: work(batches(self.table, self.items))))
 
-    def keep(
-        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
-    ) -> Sequence[HereTable[Any]]:
-        return _kept(step(self._given(columnar=columnar)), into, at)
-
-    def _given(self, *, columnar: bool) -> Iterator[Any]:
-        return batches(self.table, self.items) if columnar else rows_of(self)
+    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[HereTable[Any]]:
+        return _kept(work(batches(self.table, self.items)), into, at)
 
     def _made(self, into: type[To], make: Callable[[], pa.Table]) -> HereTable[To]:
         """A table of Arrow with the columns of ``into``, made when it is asked for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
@@ -16,10 +16,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Step, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
 from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
 
-Work = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 _numbers = count()  # Of tables that Spark keeps.
 
 
@@ -32,20 +31,14 @@ class SparkTable(Table[R]):
         self.frame = frame
         self._place = place
 
-    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
-        return self._engine.made(self._given(), step if columnar else self._work(step), into)
+    def mapped(self, work: Read, into: type[To]) -> SparkTable[To]:
+        return self._engine.made(self._given(), work, into)
 
-    def keep(
-        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
-    ) -> Sequence[SparkTable[Any]]:
-        return self._engine.kept(self._given(), step if columnar else self._work(step), into, at)
+    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[SparkTable[Any]]:
+        return self._engine.kept(self._given(), work, into, at)
 
     def _given(self) -> DataFrame:
         return self.frame.select(*names(self.table))
-
-    def _work(self, step: Step) -> Work:
-        table = self.table
-        return lambda found: step(rows(table, found))
 
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> SparkTable[R]:
         given = self._given()
@@ -114,7 +107,7 @@ class SparkTable(Table[R]):
         return self._place is not None and not count_rows(self._place)
 
 
-def _numbered(_: int, work: Work, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
+def _numbered(_: int, work: Read, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
     return work(found)
 
 
@@ -153,7 +146,7 @@ class OnSpark(Engine):
         read = reading(splits)
         return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
 
-    def made(self, frame: DataFrame, work: Work, into: type[To]) -> SparkTable[To]:
+    def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:
         """What some work in the tasks makes of a DataFrame, when it is asked for."""
 
         def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,7 +155,7 @@ class OnSpark(Engine):
         return SparkTable(self, into, frame.mapInArrow(run, ddl(into)))
 
     def kept(
-        self, frame: DataFrame, work: Work, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
+        self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
     ) -> Sequence[SparkTable[Any]]:
         """What some work in the tasks makes of a DataFrame, made once."""
         if self._work is None:
@@ -171,7 +164,7 @@ class OnSpark(Engine):
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
-    def _kept_by_spark(self, frame: DataFrame, work: Work, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
+    def _kept_by_spark(self, frame: DataFrame, work: Read, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
         """The same without a folder. The tables are columns side by side, so that the work is done once.
 
         Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even

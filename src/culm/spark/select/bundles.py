@@ -30,6 +30,7 @@ from culm.errors import Place
 from culm.spark.batches.payload import HELD
 from culm.spark.reading.payload_places import Payloads, PlaceRow, places_of
 from culm.spark.runtime.columns import Unsigned
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.storage import Settings, settings_here
 from culm.spark.verification.gather import PackRow, Reject, gather
@@ -76,7 +77,7 @@ _BUFFER = 256 * 1024  # bytes written at once, so that small entries do not cost
 _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
 
 
-def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: Path) -> SparkTable[BundleRow]:
+def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: Path) -> Table[BundleRow]:
     """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is returned.
 
     ``items``: rows of ``culm.spark.select.items.Item`` with the entries' bytes. ``places``: ``payload_hash``,

@@ -9,7 +9,7 @@ their pairs are merged into one item.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from pyarrow import compute
 from culm.spark.batches.fields import Flags, Offsets
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Unsigned, schema
-from culm.spark.select.places import FIRST_BITS, LAST_BITS, NOT_HELD, Gap, batch_of, numbers_of
+from culm.spark.select.places import NOT_HELD, Gap, batch_of, numbers_of, unpacked
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 
 Key = tuple[bytes, int, int, int]  # author, log, block and share
@@ -77,20 +77,20 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
 
     Numbers that a piece denotes and that no entry has become batches of ``Gap``. ``encoded``: with the entries' bytes.
     """
-    block: _Block | None = None
-    for batch in batches:
-        for rows in _groups(batch):
-            key = tuple(rows.column(name)[0].as_py() for name in _KEY)
-            if block is None or block.key != key:
-                if block is not None:
-                    yield from block.finish()
-                block = _Block(key, rows, encoded=encoded)
+    for key, parts in groupby(chain.from_iterable(map(_parts, batches)), key=_key):
+        first = next(parts)
+        block = _Block(key[2], first, encoded=encoded)
+        for rows in chain([first], parts):
             yield from block.take(rows.filter(rows.column("requester").is_valid()))
-    if block is not None:
         yield from block.finish()
 
 
-def _groups(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _key(rows: pa.RecordBatch) -> Key:
+    author, log, block, share = (rows.column(name)[0].as_py() for name in _KEY)
+    return author, log, block, share
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The parts of a batch that are of one block and share."""
     changed = np.ones(len(batch), np.bool_)
     changed[1:] = False
@@ -109,9 +109,8 @@ class _Block:
     row; what is wanted is in the lowest bits.
     """
 
-    def __init__(self, key: Key, rows: pa.RecordBatch, *, encoded: bool) -> None:
-        self.key = key
-        self._base = np.uint64(key[2] << BLOCK_BITS)
+    def __init__(self, block: int, rows: pa.RecordBatch, *, encoded: bool) -> None:
+        self._base = np.uint64(block << BLOCK_BITS)
         has_entries = not rows.column("requester")[0].is_valid
         kinds = schema(Item)
         self._entries = pa.RecordBatch.from_pylist([], schema=kinds)
@@ -127,11 +126,8 @@ class _Block:
 
     def take(self, pieces: pa.RecordBatch) -> Iterator[Batch]:
         """Take more pieces; yields the items of all requesters but the last."""
-        lists = pieces.column("data")
-        values = np.frombuffer(b"".join(lists.to_pylist()), "<u4").astype(np.int64)
-        piece = np.repeat(np.arange(len(pieces)), np.asarray(compute.binary_length(lists)) // 4)
-        first, last = values & ((1 << FIRST_BITS) - 1), values >> FIRST_BITS & ((1 << LAST_BITS) - 1)
-        count, wants = last - first + 1, values >> (FIRST_BITS + LAST_BITS)
+        piece, first, last, wants = unpacked(pieces.column("data"))
+        count = last - first + 1
         for runs in np.split(np.arange(len(count)), np.diff(np.cumsum(count) // _PAIRS).nonzero()[0] + 1):
             run = np.repeat(runs, count[runs])
             offset = first[run] + np.arange(len(run)) - np.repeat(np.cumsum(count[runs]) - count[runs], count[runs])

@@ -20,17 +20,7 @@ from culm.bamboo.lipmaa import SPINE, path, spine
 from culm.spark.batches.fields import Flags, Numbers, Offsets, lipmaa_of
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, combined
-from culm.spark.select.places import (
-    BEYOND,
-    FIRST_BITS,
-    LAST_BITS,
-    NOT_HELD,
-    BlockRow,
-    Gap,
-    Piece,
-    batch_of,
-    numbers_of,
-)
+from culm.spark.select.places import BEYOND, NOT_HELD, BlockRow, Gap, Piece, batch_of, numbers_of, packed
 from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PART, PAYLOAD, SPARSE, Asked
 
 Request = combined("Request", __name__, Asked, BlockRow)
@@ -131,9 +121,8 @@ class _Cut:
         row, wants, block = row[order], wants[order], (first[order] >> np.uint64(BLOCK_BITS)).astype(np.int64)
         begin, end = ((at[order] & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64) for at in (first, last))
         starts = (np.diff(row, prepend=-1) | np.diff(block, prepend=-1)).nonzero()[0]
-        values = (begin | end << FIRST_BITS | wants << (FIRST_BITS + LAST_BITS)).astype("<u4")
         bounds = (np.append(starts, len(row)) * 4).astype(np.int32)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(values)]
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(packed(begin, end, wants))]
         return batch_of(
             Piece,
             self._batch,

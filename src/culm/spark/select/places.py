@@ -7,13 +7,15 @@ between two blocks is told once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import groupby, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import compute
 
 from culm.bamboo import MAX_U64
 from culm.spark.batches.arrays import signed, unsigned
@@ -22,11 +24,7 @@ from culm.spark.runtime.columns import Batch, Row, Unsigned, schema
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
 
-FIRST_BITS = LAST_BITS = 13
-"""Bits of a u32 in ``Piece.data`` for the offset in the block of a span's first number, and then for its last.
-
-The bits above them say what is wanted.
-"""
+_OFFSET_BITS = 13  # of a u32 in ``Piece.data`` for each end of a span, as offsets in the block; the rest is for wants
 
 NOT_HELD, BEYOND = REASONS = ("not held", "beyond the newest entry")
 """Why there is a gap: a closed range may name numbers above the newest entry."""
@@ -57,7 +55,7 @@ def covering(rows: Iterable[BlockRow]) -> Iterator[BlockRow]:
 
 
 class Piece(NamedTuple):
-    """What is wanted of a block: ``data`` has a u32 for each span of numbers (``FIRST_BITS``).
+    """What is wanted of a block: ``data`` has a u32 for each span of numbers (``packed``).
 
     ``pairs`` is how many numbers the piece has.
     """
@@ -100,9 +98,17 @@ def numbers_of(column: pa.Array) -> Numbers:
     return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
 
 
-def u64(numbers: Sequence[int]) -> Numbers:
-    """Numbers as an array of u64; plain ``np.array`` would make floats of numbers from 2^63 on."""
-    return np.array(numbers, np.uint64)
+def packed(first: Offsets, last: Offsets, wants: Offsets) -> npt.NDArray[np.uint32]:
+    """Spans of numbers, as offsets in their blocks, and what is wanted of each, as ``Piece.data`` has them."""
+    return (first | last << _OFFSET_BITS | wants << 2 * _OFFSET_BITS).astype("<u4")
+
+
+def unpacked(pieces: pa.Array) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Of each span in a column ``Piece.data`` the row, and what was ``packed``."""
+    values = np.frombuffer(b"".join(pieces.to_pylist()), "<u4").astype(np.int64)
+    row = np.repeat(np.arange(len(pieces)), np.asarray(compute.binary_length(pieces)) // 4)
+    most = (1 << _OFFSET_BITS) - 1
+    return row, values & most, values >> _OFFSET_BITS & most, values >> 2 * _OFFSET_BITS
 
 
 def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **given: Any) -> Batch:  # noqa: ANN401 - arrays and sequences

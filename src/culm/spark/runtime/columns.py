@@ -82,12 +82,6 @@ def names(table: type[Row]) -> tuple[str, ...]:
     return found
 
 
-def maker(table: type[R]) -> Callable[[Iterable[Any]], R]:
-    """A function that makes a row of its cells."""
-    found: Callable[[Iterable[Any]], R] = cast("Any", table)._make
-    return found
-
-
 @cache
 def types(table: type[Row]) -> dict[str, str]:
     """The SQL types of a table's columns, by name, in order. ``KeyError`` for an annotation without an SQL type."""
@@ -132,9 +126,9 @@ def arrow(kind: str) -> pa.DataType:
 
 def rows(table: type[R], batches: Iterable[pa.RecordBatch]) -> Iterator[R]:
     """The rows of Arrow batches. The batches may have further columns, in any order."""
+    make: Callable[[Iterable[Any]], R] = cast("Any", table)._make
     for batch in batches:
-        columns = (_cells(batch.column(name)) for name in names(table))
-        yield from map(maker(table), zip(*columns, strict=True))
+        yield from map(make, zip(*(_cells(batch.column(name)) for name in names(table)), strict=True))
 
 
 def _cells(column: pa.Array) -> list[Any]:
@@ -166,22 +160,16 @@ def batched(made: Iterable[Row], tables: Iterable[type[Row]]) -> Iterator[Batch]
     pages: dict[type[Row], list[Row]] = {table: [] for table in tables}
     sizes = dict.fromkeys(pages, 0)
     for item in made:
+        table = item.table if isinstance(item, Batch) else type(item)
+        if table not in pages:
+            continue
         if isinstance(item, Batch):
-            if item.table in pages:
-                yield item
+            yield item
             continue
-        table = type(item)
-        page = pages.get(table)
-        if page is None:
-            continue
+        page = pages[table]
         page.append(item)
-        sizes[table] += weight(item)
+        sizes[table] += sum(len(cell) for cell in item if type(cell) is bytes)
         if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:
             yield Batch(table, batch_of(table, page))
             pages[table], sizes[table] = [], 0
     yield from (Batch(table, batch_of(table, page)) for table, page in pages.items() if page)
-
-
-def weight(row: Row) -> int:
-    """How many bytes the binary cells of a row have."""
-    return sum(len(cell) for cell in row if type(cell) is bytes)

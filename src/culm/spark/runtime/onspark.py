@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
@@ -113,14 +113,10 @@ def _numbered(_: int, work: Read, found: Iterator[pa.RecordBatch]) -> Iterable[R
 
 def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
     """Columns of these SQL types; one that is neither there nor given is null. ``given``: see ``Table.select``."""
-    there = set(frame.columns)
-
-    def column(name: str, kind: str) -> Column:
-        source = given.get(name, name if name in there else None)
-        found = functions.col(source) if isinstance(source, str) else functions.lit(source)
-        return found.cast(kind).alias(name)
-
-    return frame.select([column(*one) for one in columns.items()])
+    there = {name: name for name in frame.columns}
+    sources = {name: given.get(name, there.get(name)) for name in columns}
+    cells = {name: functions.col(one) if isinstance(one, str) else functions.lit(one) for name, one in sources.items()}
+    return frame.select([cells[name].cast(kind).alias(name) for name, kind in columns.items()])
 
 
 def frame_of(table: Table[Any]) -> DataFrame:
@@ -148,11 +144,7 @@ class OnSpark(Engine):
 
     def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:
         """What some work in the tasks makes of a DataFrame, when it is asked for."""
-
-        def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return batches(into, work(found))
-
-        return SparkTable(self, into, frame.mapInArrow(run, ddl(into)))
+        return SparkTable(self, into, frame.mapInArrow(lambda found: batches(into, work(found)), ddl(into)))
 
     def kept(
         self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]

@@ -116,7 +116,7 @@ class _Cut:
         yield _certificates(row, seq, above & ((limit == 0) | (seq < limit)))
 
     def _of_blocks(self, row: Offsets, first: Numbers, last: Numbers, wants: Offsets) -> Batch:
-        """The pieces of the ranges that have these spans, each of which lies in one block."""
+        """The pieces of the ranges that have these spans. A span lies in one block."""
         order = np.lexsort((first, row))
         row, wants, block = row[order], wants[order], (first[order] >> np.uint64(BLOCK_BITS)).astype(np.int64)
         begin, end = ((at[order] & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64) for at in (first, last))

@@ -11,9 +11,8 @@ block 1 later, and the copies are merged.
 
 ::
 
-    pack     = count u32, columns u8, the columns one behind the other, the records one behind the other
-    columns  = length u16, payload i8, copies u32 for each record
-               if ``columns`` is 1: signature u8, before u8, piece u16, digest 64 bytes for each record
+    pack     = count u32, 1 u8, the columns one behind the other, the records one behind the other
+    columns  = length u16, payload i8, copies u32, signature u8, before u8, piece u16, digest 64 bytes for each record
 
 Numbers are little-endian. A record is an entry, or the frame of a payload (``payload.PayloadFrame``).
 """
@@ -22,14 +21,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Offsets
+from culm.spark.batches.fields import Bytes, Flags, Offsets, digests
 
 BLOCK_BITS = 12
 BLOCK = 1 << BLOCK_BITS
@@ -39,9 +38,9 @@ Smaller blocks mean more rows for Spark, more summaries in the task of a long lo
 Larger ones mean that a task holds more of a log at once. A state is bound to the value it was made with.
 """
 
-_HEAD = struct.Struct("<IB")  # how many records, and whether what was found out about them follows
-_READ_KINDS = {"payload": "i1", "copies": "<u4"}
-_JUDGED_KINDS = {"signature": "u1", "before": "u1", "piece": "<u2"}
+_HEAD = struct.Struct("<IB")  # how many records, and the form
+_FORM = 1  # The only one today. Packs of form 0, without digests, passed between the steps of earlier versions.
+_COLUMNS = {"payload": "i1", "copies": "<u4", "signature": "u1", "before": "u1", "piece": "<u2", "digest": "(64,)u1"}
 
 
 class Signature(IntEnum):
@@ -77,14 +76,14 @@ class Pack:
     signature: Bytes
     before: Bytes
     piece: npt.NDArray[np.uint16]
-    digest: Bytes | None = None
+    digest: Bytes
 
     @classmethod
     def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
-        """Records that were just read: one copy of each, and nothing known of them but ``payload``."""
-        count = len(payload)
-        unjudged: dict[str, Any] = {name: np.zeros(count, kind) for name, kind in _JUDGED_KINDS.items()}
-        return cls(data, start, end, payload, np.ones(count, np.uint32), **unjudged)
+        """Records that were just read: one copy of each, and nothing known of them but ``payload`` and their hashes."""
+        copies, nothing = np.ones(len(payload), np.uint32), np.zeros(len(payload), np.uint8)
+        found = digests(data, start, end)
+        return cls(data, start, end, payload, copies, nothing, nothing, nothing.astype(np.uint16), found)
 
     @classmethod
     def of_record(cls, record: bytes, payload: int) -> Pack:
@@ -105,38 +104,29 @@ class Pack:
 
     def parts(self) -> list[bytes | memoryview]:
         """The pack as bytes, in pieces that follow each other."""
-        kinds = _READ_KINDS if self.digest is None else _READ_KINDS | _JUDGED_KINDS
-        parts: list[bytes | memoryview] = [_HEAD.pack(len(self), self.digest is not None)]
-        parts.append((self.end - self.start).astype("<u2").tobytes())
-        parts += [getattr(self, name).astype(kind).tobytes() for name, kind in kinds.items()]
-        if self.digest is not None:
-            parts.append(self.digest.tobytes())
-        return [*parts, _bytes_of(self).data]
+        length = (self.end - self.start).astype("<u2")
+        columns = (getattr(self, name).astype(np.dtype(kind).base) for name, kind in _COLUMNS.items())
+        return [
+            _HEAD.pack(len(self), _FORM),
+            *(column.tobytes() for column in (length, *columns)),
+            _bytes_of(self).data,
+        ]
 
     @classmethod
     def decode(cls, packed: bytes) -> Pack:
         """Read what ``encode`` or ``parts`` wrote. The records are not copied: the pack keeps ``packed`` alive."""
-        count, is_judged = _HEAD.unpack_from(packed)
-        at = _HEAD.size
-
-        def column(kind: str, width: int = 1) -> npt.NDArray[Any]:
-            nonlocal at
-            found = np.frombuffer(packed, kind, count * width, at)
-            at += found.nbytes
-            return found
-
-        length = column("<u2").astype(np.int64)
-        kinds = _READ_KINDS | _JUDGED_KINDS if is_judged else _READ_KINDS
-        columns: dict[str, Any] = {name: column(kind).copy() for name, kind in kinds.items()}
-        if is_judged:
-            columns["digest"] = column("u1", DIGEST_BYTES).copy().reshape(count, DIGEST_BYTES)
+        count, _ = _HEAD.unpack_from(packed)
+        at, columns = _HEAD.size, dict[str, Any]()
+        for name, kind in {"length": "<u2", **_COLUMNS}.items():
+            columns[name] = np.frombuffer(packed, kind, count, at).copy()
+            at += columns[name].nbytes
+        length = columns.pop("length").astype(np.int64)
         end = at + np.cumsum(length, dtype=np.int64)
-        new = cls.of_new(np.frombuffer(packed, np.uint8), end - length, end, columns["payload"])
-        return replace(new, **columns)
+        return cls(np.frombuffer(packed, np.uint8), end - length, end, **columns)
 
     @classmethod
     def joined(cls, packs: Sequence[Pack]) -> Pack:
-        """The records of several packs, one pack behind the other. Digests are kept if all packs have them.
+        """The records of several packs, one pack behind the other.
 
         The bytes are copied, unless there is one pack only.
         """
@@ -144,27 +134,15 @@ class Pack:
             return packs[0]
         data = np.concatenate([_bytes_of(pack) for pack in packs])
         length = np.concatenate([pack.end - pack.start for pack in packs])
-        digests = [pack.digest for pack in packs if pack.digest is not None]
-        return cls(
-            data,
-            np.cumsum(length) - length,
-            np.cumsum(length),
-            **{name: np.concatenate([getattr(pack, name) for pack in packs]) for name in _READ_KINDS | _JUDGED_KINDS},
-            digest=np.concatenate(digests) if len(digests) == len(packs) else None,
-        )
+        columns = {name: np.concatenate([getattr(pack, name) for pack in packs]) for name in _COLUMNS}
+        return cls(data, np.cumsum(length) - length, np.cumsum(length), **columns)
 
     def take(self, rows: Offsets | Flags) -> Pack:
         """Some of the records, in the order given, their bytes one behind the other."""
         view, start, end = self.data.data, self.start[rows], self.end[rows]
         records = b"".join([view[low:high] for low, high in zip(start.tolist(), end.tolist(), strict=True)])
-        behind = np.cumsum(end - start)
-        return Pack(
-            np.frombuffer(records, np.uint8),
-            behind - (end - start),
-            behind,
-            **{name: getattr(self, name)[rows] for name in _READ_KINDS | _JUDGED_KINDS},
-            digest=None if self.digest is None else self.digest[rows],
-        )
+        behind, columns = np.cumsum(end - start), {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return Pack(np.frombuffer(records, np.uint8), behind - (end - start), behind, **columns)
 
 
 def _bytes_of(pack: Pack) -> Bytes:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers, digests
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
 
@@ -26,15 +26,12 @@ class Records:
     """The records of a pack, decoded: entries and payload frames. Row n is record n of the pack.
 
     ``digest`` holds the records' hashes without the YAMF prefix, n rows of 64 bytes. ``frames`` has the payload frames
-    by row; of the columns of ``fields`` only ``seq`` is meaningful in those rows. ``ValueError`` if the pack has no
-    digests.
+    by row; of the columns of ``fields`` only ``seq`` is meaningful in those rows.
     """
 
     def __init__(self, pack: Pack) -> None:
-        if pack.digest is None:
-            raise ValueError("the pack has no digests; hash its records first (distinct does that)")
         self.pack = pack
-        self.digest: Bytes = pack.digest
+        self.digest = pack.digest
         self.fields = Fields.decode(pack.data, pack.start, pack.end)
         self.is_entry: Flags = self.fields.good
         self.frames = {row: PayloadFrame.decode(pack.record(row)) for row in (~self.is_entry).nonzero()[0].tolist()}
@@ -96,11 +93,8 @@ class Records:
 
 
 def distinct(packs: Sequence[Pack]) -> Records:
-    """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record.
-
-    Hashes the records of packs that have no digests yet.
-    """
-    pack = Pack.joined([_hashed(pack) for pack in packs])
+    """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record."""
+    pack = Pack.joined(packs)
     records = Records(pack)
     if records.ascending:
         return records
@@ -118,9 +112,3 @@ def distinct(packs: Sequence[Pack]) -> Records:
             **{name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known},
         )
     )
-
-
-def _hashed(pack: Pack) -> Pack:
-    if pack.digest is not None:
-        return pack
-    return replace(pack, digest=digests(pack.data, pack.start, pack.end))

@@ -20,6 +20,7 @@ from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
 from culm.spark.runtime.output import read_batches, write_here
 
 Mask = npt.NDArray[np.bool_]
+Chosen = Callable[[pa.Table], Mask]
 
 
 class Lazy(Iterable[Row]):
@@ -69,10 +70,18 @@ class HereTable(Table[R]):
         return self._made(into, joined)
 
     def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        return self._made(self.table, lambda: whole_of(self).filter(_is_among(whole_of(self), whole_of(other), on)))
+        others = cache(lambda: whole_of(other))
+        return self.filtered(on, lambda found: _is_among(found, others(), on))
 
     def without(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        return self._made(self.table, lambda: whole_of(self).filter(~_is_among(whole_of(self), whole_of(other), on)))
+        return self.filtered(on, lambda found: ~_is_among(found, whole_of(other), on))
+
+    def where(self, column: str) -> HereTable[R]:
+        return self.filtered([column], lambda found: np.asarray(found.column(column).is_valid()))
+
+    def filtered(self, columns: Sequence[str], chosen: Chosen) -> HereTable[R]:
+        """The rows that ``chosen`` marks when it sees these columns."""
+        return self._made(self.table, lambda: (whole := whole_of(self)).filter(chosen(whole.select([*columns]))))
 
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> HereTable[To]:
         others = [(name, "min" if name in least else "sum") for name in names(into)[len(by) :]]
@@ -88,9 +97,6 @@ class HereTable(Table[R]):
 
     def select(self, into: type[To], **given: str | int | None) -> HereTable[To]:
         return self._made(into, lambda: _fitted(whole_of(self), into, given))
-
-    def where(self, column: str) -> HereTable[R]:
-        return self._made(self.table, lambda: whole_of(self).filter(compute.field(column).is_valid()))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
         found = whole_of(self).sort_by(_keys(order)) if order else whole_of(self)
@@ -116,20 +122,13 @@ class FilesTable(HereTable[R]):
         table: type[R],
         folders: Sequence[tuple[int, Path]],
         number: str,
-        chosen: Sequence[tuple[Sequence[str], Callable[[pa.Table], Mask]]] = (),
+        chosen: Sequence[tuple[Sequence[str], Chosen]] = (),
     ) -> None:
         super().__init__(table, Lazy(self._read))
         self._files = folders, number
         self._chosen = chosen
 
-    def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        others = cache(lambda: whole_of(other))
-        return self._with(on, lambda found: _is_among(found, others(), on))
-
-    def where(self, column: str) -> HereTable[R]:
-        return self._with([column], lambda found: np.asarray(found.column(column).is_valid()))
-
-    def _with(self, columns: Sequence[str], chosen: Callable[[pa.Table], Mask]) -> HereTable[R]:
+    def filtered(self, columns: Sequence[str], chosen: Chosen) -> HereTable[R]:
         return FilesTable(self.table, *self._files, [*self._chosen, (columns, chosen)])
 
     def _read(self) -> Iterator[Batch]:

@@ -83,7 +83,7 @@ class Pack:
         """Records that were just read: one copy of each, and nothing known of them but ``payload`` and their hashes."""
         copies, nothing = np.ones(len(payload), np.uint32), np.zeros(len(payload), np.uint8)
         found = digests(data, start, end)
-        return cls(data, start, end, payload, copies, nothing, nothing, nothing.astype(np.uint16), found)
+        return cls(data, start, end, payload, copies, nothing, nothing.copy(), nothing.astype(np.uint16), found)
 
     @classmethod
     def of_record(cls, record: bytes, payload: int) -> Pack:

@@ -105,9 +105,9 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
 
     Takes about ten seconds. ``ConfigError`` if Java is missing or the master cannot be reached.
     """
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
     check_reachable(master)
     if master.startswith("sc://"):
         ours = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
@@ -121,13 +121,8 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
     (scratch / "log4j2.properties").write_text(_LOG4J)
     chosen = _own_settings(os.environ.get("SPARK_CONF_DIR"), scratch)
     os.environ["SPARK_CONF_DIR"] = str(scratch)
-    settings = {
-        **_SETTINGS,
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        **chosen,
-        **(config or {}),
-    }
+    places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    settings = _SETTINGS | places | chosen | dict(config or {})
     return _started(SparkSession.builder.master(master).appName(app_name), master, settings)
 
 
@@ -146,10 +141,8 @@ def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
 
 
 def _started(builder: SparkSession.Builder, master: str, settings: Mapping[str, str]) -> SparkSession:
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        return builder.config(map=dict(settings)).getOrCreate()
     except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
         raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
 

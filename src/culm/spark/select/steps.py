@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -126,8 +125,7 @@ def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
                 yield Together(row.author, row.log, row.block, share, data)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """A selection as DataFrames.
 
     Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.places.Missing`` (runs of numbers that are denoted
@@ -140,11 +138,7 @@ class Selection:
 
 
 def select_entries(
-    entries: DataFrame,
-    requests: DataFrame,
-    *,
-    signatures: str = "all",
-    encoded: bool = True,
+    entries: DataFrame, requests: DataFrame, *, signatures: str = "all", encoded: bool = True
 ) -> Selection:
     """Verify a table of entries, as ``verification.verify.verify`` takes it, and select from the verified ones.
 

@@ -14,7 +14,6 @@ from bench.harness import Figure, say
 from culm.bamboo import Entry, Identity, has_lipmaalink, lipmaa, yamf_hash
 from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.ranges import Range
-from culm.spark.runtime.columns import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +87,7 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[Count]:
     from culm.spark.select.items import Item, chosen  # noqa: PLC0415
 
     for made in chosen(batches):
-        if isinstance(made, Batch) and made.table is Item:
+        if made.table is Item:
             yield Count(len(made.data), made.data.column("encoded").nbytes)
 
 

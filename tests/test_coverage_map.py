@@ -81,8 +81,7 @@ TESTED_IN = {
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
     "spark/reading/test_scan": "spark.reading.found",
-    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.running spark.runtime.shell"
-    " spark.verification.verdicts",
+    "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.ranges"
     " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",
@@ -99,7 +98,7 @@ TESTED_IN = {
     "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
     " spark.source.rows spark.source.stores spark.source.trigger spark.source.writer",
     "spark/verification/test_state": "spark.verification.incremental",
-    "spark/verification/test_steps": "spark.batches.arrays spark.batches.checks spark.runtime.columns"
+    "spark/verification/test_steps": "spark.batches.arrays spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
     " spark.verification.authentic spark.verification.segment spark.verification.segment_summary",
     "store/test_add": "store.ingest store.logview store.sqlite testing.builders",

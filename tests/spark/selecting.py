@@ -12,9 +12,9 @@ from culm.spark.plan.given import REQUESTS, Given
 from culm.spark.runtime.here import HereTable, rows_of
 from culm.spark.select import items as select_items
 from culm.spark.select import pieces as select_pieces
-from culm.spark.select import places as select_places
+from culm.spark.select import steps as select_steps
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import REASONS, Gap, Missing, merged
+from culm.spark.select.places import Gap, Missing, merged
 from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
 from tests.spark import local
@@ -30,11 +30,8 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_items, select_pieces)
+MODULES = (pack, select_items, select_pieces, select_steps)
 """Those that hold the size of a block."""
-
-PAGED = (select_places, select_pieces)
-"""Those that hold the size of a page."""
 
 Numbers = dict[tuple[str, bytes, int], set[int]]
 
@@ -152,10 +149,8 @@ class Selected:
         """The items as the store would tell them."""
         return wanted_of(self.items)
 
-    def missing(self, reason: int) -> Numbers:
+    def missing(self, reason: str) -> Numbers:
         """The numbers in the gaps of that reason."""
         return numbers_of(
-            (row.requester, row.author, row.log_id, row.first, row.last)
-            for row in self.gaps
-            if row.reason == REASONS[reason]
+            (row.requester, row.author, row.log_id, row.first, row.last) for row in self.gaps if row.reason == reason
         )

@@ -48,12 +48,10 @@ NOT_HELD, BEYOND = select_places.NOT_HELD, select_places.BEYOND
 
 @pytest.fixture(params=[1, 2, 12])
 def block_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Blocks of 2, 4 and 4096 numbers, pages of 2 blocks: ranges are cut wherever they can be."""
+    """Blocks of 2, 4 and 4096 numbers: ranges are cut wherever they can be."""
     bits: int = request.param
     for module in (gather, *selecting.MODULES):
         monkeypatch.setattr(module, "BLOCK_BITS", bits)
-    for module in selecting.PAGED:
-        monkeypatch.setattr(module, "PAGE_BITS", 1)
     return bits
 
 

@@ -28,7 +28,7 @@ from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError
 from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
-from culm.spark.batches.checks import signed
+from culm.spark.batches.fields import signed
 from culm.spark.runtime.columns import UNSIGNED, arrow
 from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text

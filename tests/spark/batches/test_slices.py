@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from culm.spark.batches.fields import Fields, padded
 from culm.spark.batches.pack import Pack
+from culm.spark.batches.records import distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.testing import build_log
 
@@ -56,29 +56,15 @@ def test_what_is_gone_is_an_error(tmp_path: Path) -> None:
         fetched(cell)
 
 
-def _pack(entries: list[bytes]) -> Pack:
-    end = np.cumsum([len(data) for data in entries])
-    fields = Fields.decode(padded(*entries), np.append(0, end[:-1]), end)
-    return Pack.of_entries(fields, np.arange(len(entries), dtype=np.int8))
-
-
-def _columns(fields: Fields | None) -> list[object]:
-    assert fields is not None
-    names = ("good", "is_end", "log_id", "seq", "target", "size")
-    places = (fields.lipmaalink, fields.backlink, fields.payload_hash)
-    digests = [[bytes(fields.data[at : at + 64]) if at >= 0 else None for at in place] for place in places]
-    return [*(getattr(fields, name).tolist() for name in names), *digests]
-
-
-def test_packs_carry_what_was_decoded() -> None:
-    """Encoded, joined and chosen from, a pack has the fields that its records decode to."""
+def test_packs_keep_their_records() -> None:
+    """Encoded, joined and chosen from, a pack has the same records, and what is known of them."""
     entries = [entry.encoded for entry in build_log(60).entries]
-    whole = _pack(entries)
-    assert _columns(whole.fields) == _columns(Pack.decode(b"".join(whole.parts())).fields)
-    assert Pack.decode(whole.encode()).fields is None
+    whole = Pack.joined([Pack.of_record(data, row % 4) for row, data in enumerate(entries)])
+    assert whole.encode() == Pack.decode(whole.encode()).encode()
     rows = [5, 3, 59, 0]
-    both = Pack.joined([whole.take(np.arange(30, 60)), Pack.decode(b"".join(whole.take(np.array(rows)).parts()))])
-    expected = [*entries[30:], *(entries[row] for row in rows)]
-    assert expected == [both.record(row) for row in range(len(both))]
-    assert _columns(_pack(expected).fields) == _columns(both.fields)
-    assert Pack.joined([whole, Pack.of_record(entries[0], 0)]).fields is None
+    both = Pack.joined([whole.take(np.arange(30, 60)), Pack.decode(whole.take(np.array(rows)).encode())])
+    expected = [*range(30, 60), *rows]
+    assert [(entries[row], row % 4) for row in expected] == [
+        (both.record(row), int(both.payload[row])) for row in range(len(both))
+    ]
+    assert distinct([both, whole]).pack.copies.tolist() == [1 + expected.count(row) for row in range(60)]

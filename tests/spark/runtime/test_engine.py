@@ -107,7 +107,7 @@ class TestTables:
         assert [Sum(1, 40), Sum(2, 20), Sum(3, 40)] == found(left.total(["key"], Sum))
         chosen = left.select(Both, name=None, nothing="amount", key=7)
         assert [Both(7, None, None, amount) for amount in (10, 20, 30, 40)] == found(chosen)
-        dealt = found(left.dealt(table(engine, Right, RIGHT[:2]), ["key"], "name", Dealt))
+        dealt = found(left.dealt(table(engine, Right, RIGHT[:2]), ["key"], "name", Dealt, "shares", 1))
         assert {(1, "a"), (1, "b"), (2, None), (3, "c")} == {(row.key, row.name) for row in dealt}
         assert all(row.share < (2 if row.key == 1 else 1) for row in dealt)
 

@@ -17,8 +17,8 @@ import culm.spark
 from culm.bamboo import Entry, Identity
 from culm.errors import ConfigError, CulmError
 from culm.spark import Summary, read_entries, run, verify
-from culm.spark.runtime import running
-from culm.spark.runtime.running import first_cause, one_line_failures
+from culm.spark.runtime import session
+from culm.spark.runtime.session import first_cause, one_line_failures
 from culm.testing import LogBuilder, build_log, tampered
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ def test_a_session_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no session is active the job starts one with the master given, and stops it whatever happens."""
     started = mock.Mock()
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
-    monkeypatch.setattr(running, "session", started)
+    monkeypatch.setattr(session, "session", started)
     lines: list[str] = []
-    with pytest.raises(ZeroDivisionError), running.running("spark://host:7077", lines.append) as spark:
+    with pytest.raises(ZeroDivisionError), session.running("spark://host:7077", lines.append) as spark:
         assert started.return_value is spark
         raise ZeroDivisionError
     started.assert_called_once_with("spark://host:7077", config=None)

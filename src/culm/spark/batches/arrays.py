@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from culm.bamboo import YAMF_BYTES
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.spark.batches.fields import Bytes, Fields, Numbers, padded
 
@@ -42,21 +41,16 @@ def decimals(numbers: Numbers) -> pa.Array:
 
 def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
     """The strings at the positions ``codes`` of ``of``, as an array of strings."""
-    if len(codes) and (codes == codes[0]).all():
-        return pa.repeat(of[codes[0]], len(codes))
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(of)).dictionary_decode()
+    return pa.array(of).take(pa.array(codes))
 
 
 def hashes(digests: Bytes) -> pa.Array:
     """Digests (n rows of 64 bytes) as YAMF-hashes of 66 bytes."""
-    whole = np.empty((len(digests), YAMF_BYTES), np.uint8)
-    whole[:, : len(YAMF_PREFIX)] = np.frombuffer(YAMF_PREFIX, np.uint8)
-    whole[:, len(YAMF_PREFIX) :] = digests
-    return fixed_binary(whole)
+    prefix = np.frombuffer(YAMF_PREFIX, np.uint8)
+    return fixed_binary(np.hstack((np.broadcast_to(prefix, (len(digests), len(prefix))), digests)))
 
 
 def fixed_binary(rows: Bytes) -> pa.Array:
     """Rows of bytes, all of one width, as a binary array."""
     count, width = rows.shape
-    offsets = np.arange(0, (count + 1) * width, width, dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows.tobytes())])
+    return pa.Array.from_buffers(pa.binary(width), count, [None, pa.py_buffer(rows.tobytes())]).cast(pa.binary())

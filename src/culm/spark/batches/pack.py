@@ -11,29 +11,24 @@ block 1 later, and the copies are merged.
 
 ::
 
-    pack     = count u32, columns u8, the columns one behind the other, the records one behind the other
-    columns  = length u16, payload i8, copies u32 for each record
-               with bit 0: signature u8, before u8, piece u16, digest 64 bytes for each record
-               with bit 1: log id u64; is_end u8, seq u64, target u64, size u64, lipmaalink u8, backlink u8,
-                           payload hash u8 for each record
+    pack     = count u32, 1 u8, the columns one behind the other, the records one behind the other
+    columns  = length u16, payload i8, copies u32, signature u8, before u8, piece u16, digest 64 bytes for each record
 
-Numbers are little-endian. A record is an entry, or the frame of a payload (``payload.PayloadFrame``). With
-bit 1 all of them are entries, and where their digests begin is said from where each of them begins; 0 is nowhere.
+Numbers are little-endian. A record is an entry, or the frame of a payload (``payload.PayloadFrame``).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets
-from culm.spark.batches.payload import PayloadFrame
+from culm.spark.batches.fields import Bytes, Flags, Offsets, digests
 
 BLOCK_BITS = 12
 BLOCK = 1 << BLOCK_BITS
@@ -43,12 +38,9 @@ Smaller blocks mean more rows for Spark, more summaries in the task of a long lo
 Larger ones mean that a task holds more of a log at once. A state is bound to the value it was made with.
 """
 
-_HEAD = struct.Struct("<IB")  # how many records, and which of the optional columns follow
-_JUDGED = 1  # bit 0: what was found out about the records in this run or an earlier one
-_DECODED = 2  # bit 1: the entries' fields, so that the next step need not decode them again
-_READ_KINDS = {"payload": "i1", "copies": "<u4"}
-_JUDGED_KINDS = {"signature": "u1", "before": "u1", "piece": "<u2"}
-_MOST_COPIES = 2**32 - 1  # the column is 32 bits wide; sums stop there rather than wrap around
+_HEAD = struct.Struct("<IB")  # how many records, and the form
+_FORM = 1  # The only one today. Packs of form 0, without digests, passed between the steps of earlier versions.
+_COLUMNS = {"payload": "i1", "copies": "<u4", "signature": "u1", "before": "u1", "piece": "<u2", "digest": "(64,)u1"}
 
 
 class Signature(IntEnum):
@@ -70,11 +62,10 @@ def block_of(seq: int) -> int:
 class Pack:
     """n records: their bytes, where each begins and ends in them, and what is known of each.
 
-    The records stand one behind the other; other bytes may stand before and behind them. ``fields`` is there if all of
-    them are entries and have been decoded.
-    ``payload`` holds ranks of ``payload.STATES``: what the copies of the entry themselves told. ``before``
-    is what was said of the record in an earlier run (see ``verification.verdicts``), 0 if it was not there. ``piece``
-    says which connected part of the segment it is in (see ``verification.segment``).
+    The records stand one behind the other; other bytes may stand before and behind them. ``payload`` holds ranks of
+    ``payload.STATES``: what the copies of the entry themselves told. ``before`` is what was said of the record in an
+    earlier run (see ``verification.verdicts``), 0 if it was not there. ``piece`` says which connected part of the
+    segment it is in (see ``verification.segment``).
     """
 
     data: Bytes
@@ -85,26 +76,20 @@ class Pack:
     signature: Bytes
     before: Bytes
     piece: npt.NDArray[np.uint16]
-    digest: Bytes | None = None
-    fields: Fields | None = None
+    digest: Bytes
 
     @classmethod
     def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
-        """Records that were just read: one copy of each, and nothing known of them but ``payload``."""
-        count = len(payload)
-        unjudged: dict[str, Any] = {name: np.zeros(count, kind) for name, kind in _JUDGED_KINDS.items()}
-        return cls(data, start, end, payload, np.ones(count, np.uint32), **unjudged)
+        """Records that were just read: one copy of each, and nothing known of them but ``payload`` and their hashes."""
+        copies, nothing = np.ones(len(payload), np.uint32), np.zeros(len(payload), np.uint8)
+        found = digests(data, start, end)
+        return cls(data, start, end, payload, copies, nothing, nothing.copy(), nothing.astype(np.uint16), found)
 
     @classmethod
     def of_record(cls, record: bytes, payload: int) -> Pack:
         """One record that was just read."""
         data = np.frombuffer(record, np.uint8)
         return cls.of_new(data, np.array([0]), np.array([len(record)]), np.array([payload], np.int8))
-
-    @classmethod
-    def of_entries(cls, fields: Fields, payload: npt.NDArray[np.int8]) -> Pack:
-        """Decoded entries that were just read; ``fields`` must all be good and of one log."""
-        return replace(cls.of_new(fields.data, fields.start, fields.end, payload), fields=fields)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -114,130 +99,52 @@ class Pack:
         return self.data[self.start[row] : self.end[row]].tobytes()
 
     def encode(self) -> bytes:
-        """The pack as bytes, to be kept: without ``fields``, since decoding the records gives those again."""
-        return b"".join(replace(self, fields=None).parts())
+        """The pack as bytes."""
+        return b"".join(self.parts())
 
     def parts(self) -> list[bytes | memoryview]:
         """The pack as bytes, in pieces that follow each other."""
         length = (self.end - self.start).astype("<u2")
-        columns = (0 if self.digest is None else _JUDGED) | (0 if self.fields is None else _DECODED)
-        kinds = _READ_KINDS if self.digest is None else _READ_KINDS | _JUDGED_KINDS
-        parts: list[bytes | memoryview] = [_HEAD.pack(len(self), columns), length.tobytes()]
-        parts += [getattr(self, name).astype(kind).tobytes() for name, kind in kinds.items()]
-        if self.digest is not None:
-            parts.append(self.digest.tobytes())
-        if self.fields is not None:
-            parts += _encoded(self.fields)
-        parts.append(_bytes_of(self).data)
-        return parts
+        columns = (getattr(self, name).astype(np.dtype(kind).base) for name, kind in _COLUMNS.items())
+        return [
+            _HEAD.pack(len(self), _FORM),
+            *(column.tobytes() for column in (length, *columns)),
+            _bytes_of(self).data,
+        ]
 
     @classmethod
     def decode(cls, packed: bytes) -> Pack:
         """Read what ``encode`` or ``parts`` wrote. The records are not copied: the pack keeps ``packed`` alive."""
-        count, columns = _HEAD.unpack_from(packed)
-        at = _HEAD.size
-
-        def column(kind: str, width: int = 1) -> npt.NDArray[Any]:
-            nonlocal at
-            found = np.frombuffer(packed, kind, count * width, at)
-            at += found.nbytes
-            return found
-
-        length = column("<u2").astype(np.int64)
-        read: dict[str, Any] = {name: column(kind).copy() for name, kind in _READ_KINDS.items()}
-        none = np.zeros(0, np.int64)
-        pack = replace(cls.of_new(np.frombuffer(packed, np.uint8), none, none, read["payload"]), **read)
-        if columns & _JUDGED:
-            judged: dict[str, Any] = {name: column(kind).copy() for name, kind in _JUDGED_KINDS.items()}
-            pack = replace(pack, **judged)
-            pack.digest = column("u1", DIGEST_BYTES).copy().reshape(count, DIGEST_BYTES)
-        decoded, log_id = {}, 0
-        if columns & _DECODED:
-            log_id = int.from_bytes(packed[at : at + 8], "little")
-            at += 8
-            decoded = {name: column(kind) for name, kind in _FIELDS.items()}
-        pack.end = at + np.cumsum(length, dtype=np.int64)
-        pack.start = pack.end - length
-        if decoded:
-            pack.fields = _decoded(pack, log_id, decoded)
-        return pack
+        count, _ = _HEAD.unpack_from(packed)
+        at, columns = _HEAD.size, dict[str, Any]()
+        for name, kind in {"length": "<u2", **_COLUMNS}.items():
+            columns[name] = np.frombuffer(packed, kind, count, at).copy()
+            at += columns[name].nbytes
+        length = columns.pop("length").astype(np.int64)
+        end = at + np.cumsum(length, dtype=np.int64)
+        return cls(np.frombuffer(packed, np.uint8), end - length, end, **columns)
 
     @classmethod
     def joined(cls, packs: Sequence[Pack]) -> Pack:
-        """The records of several packs, one pack behind the other. Digests and fields are kept if all packs have them.
+        """The records of several packs, one pack behind the other.
 
         The bytes are copied, unless there is one pack only.
         """
         if len(packs) == 1:
             return packs[0]
         data = np.concatenate([_bytes_of(pack) for pack in packs])
-        end = np.cumsum(np.concatenate([pack.end - pack.start for pack in packs]))
-        start = end - np.concatenate([pack.end - pack.start for pack in packs])
-        digests = [pack.digest for pack in packs if pack.digest is not None]
-        fields = [pack.fields for pack in packs if pack.fields is not None]
-        return cls(
-            data,
-            start,
-            end,
-            **{name: np.concatenate([getattr(pack, name) for pack in packs]) for name in _READ_KINDS | _JUDGED_KINDS},
-            digest=np.concatenate(digests) if len(digests) == len(packs) else None,
-            fields=Fields.joined(fields, data, start) if len(fields) == len(packs) else None,
-        )
+        length = np.concatenate([pack.end - pack.start for pack in packs])
+        columns = {name: np.concatenate([getattr(pack, name) for pack in packs]) for name in _COLUMNS}
+        return cls(data, np.cumsum(length) - length, np.cumsum(length), **columns)
 
     def take(self, rows: Offsets | Flags) -> Pack:
         """Some of the records, in the order given, their bytes one behind the other."""
-        start, end = self.start[rows], self.end[rows]
-        view = self.data.data
+        view, start, end = self.data.data, self.start[rows], self.end[rows]
         records = b"".join([view[low:high] for low, high in zip(start.tolist(), end.tolist(), strict=True)])
-        data = np.frombuffer(records, np.uint8)
-        length = end - start
-        end = np.cumsum(length)
-        start = end - length
-        return Pack(
-            data,
-            start,
-            end,
-            **{name: getattr(self, name)[rows] for name in _READ_KINDS | _JUDGED_KINDS},
-            digest=None if self.digest is None else self.digest[rows],
-            fields=None if self.fields is None else self.fields.take(rows).moved(data, start),
-        )
-
-
-def added_copies(copies: npt.NDArray[np.uint32], first: Offsets) -> npt.NDArray[np.uint32]:
-    """The sums of the copies of the groups of rows that begin at ``first``, each at most ``_MOST_COPIES``."""
-    sums = np.add.reduceat(copies.astype(np.uint64), first)
-    return np.minimum(sums, _MOST_COPIES).astype(np.uint32)
-
-
-def frame_at(pack: Pack, row: int) -> PayloadFrame:
-    """The payload's frame that a record is."""
-    return PayloadFrame.decode(pack.record(row))
+        behind, columns = np.cumsum(end - start), {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return Pack(np.frombuffer(records, np.uint8), behind - (end - start), behind, **columns)
 
 
 def _bytes_of(pack: Pack) -> Bytes:
     """The records' bytes, one record behind the other."""
     return pack.data[pack.start[0] : pack.end[-1]] if len(pack) else pack.data[:0]
-
-
-# -- what was decoded -------------------------------------------------------------------------------------------
-
-_NUMBERS = {"is_end": "?", "seq": "<u8", "target": "<u8", "size": "<u8"}
-_PLACES = {"lipmaalink": "u1", "backlink": "u1", "payload_hash": "u1"}  # a byte does: all begin in the first 195
-_FIELDS = _NUMBERS | _PLACES
-
-
-def _encoded(fields: Fields) -> list[bytes | memoryview]:
-    """The columns of the fields of entries of one log."""
-    columns: list[bytes | memoryview] = [fields.log_id[:1].astype("<u8").tobytes()]
-    columns += [getattr(fields, name).astype(kind).tobytes() for name, kind in _NUMBERS.items()]
-    for name in _PLACES:
-        place = getattr(fields, name)
-        columns.append(np.where(place < 0, 0, place - fields.start).astype("u1").tobytes())
-    return columns
-
-
-def _decoded(pack: Pack, log_id: int, columns: dict[str, npt.NDArray[Any]]) -> Fields:
-    numbers = {name: columns[name].astype(kind) for name, kind in _NUMBERS.items()}
-    places = {name: np.where(columns[name] == 0, -1, pack.start + columns[name]) for name in _PLACES}
-    good, log_ids = np.ones(len(pack), np.bool_), np.full(len(pack), log_id, np.uint64)
-    return Fields(pack.data, pack.start, pack.end, good=good, log_id=log_ids, **numbers, **places)

@@ -15,28 +15,26 @@ import numpy as np
 import numpy.typing as npt
 
 from culm.bamboo.yamf import YAMF_PREFIX
-from culm.spark.batches.checks import digests
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers, padded
-from culm.spark.batches.pack import Pack, added_copies, frame_at
-from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, rank
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers
+from culm.spark.batches.pack import Pack
+from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
+
+_MOST_COPIES = 2**32 - 1  # the column is 32 bits wide; sums stop there rather than wrap around
 
 
 class Records:
     """The records of a pack, decoded: entries and payload frames. Row n is record n of the pack.
 
     ``digest`` holds the records' hashes without the YAMF prefix, n rows of 64 bytes. ``frames`` has the payload frames
-    by row; of the columns of ``fields`` only ``seq`` is meaningful in those rows. ``ValueError`` if the pack has no
-    digests.
+    by row; of the columns of ``fields`` only ``seq`` is meaningful in those rows.
     """
 
     def __init__(self, pack: Pack) -> None:
-        if pack.digest is None:
-            raise ValueError("the pack has no digests; hash its records first (distinct does that)")
         self.pack = pack
-        self.digest: Bytes = pack.digest
-        self.fields = pack.fields or Fields.decode(padded(pack.data.data), pack.start, pack.end)
+        self.digest = pack.digest
+        self.fields = Fields.decode(pack.data, pack.start, pack.end)
         self.is_entry: Flags = self.fields.good
-        self.frames = {int(row): frame_at(pack, int(row)) for row in (~self.is_entry).nonzero()[0]}
+        self.frames = {row: PayloadFrame.decode(pack.record(row)) for row in (~self.is_entry).nonzero()[0].tolist()}
         self.seq: Numbers = self.fields.seq
         for row, frame in self.frames.items():
             self.seq[row] = frame.seq
@@ -61,35 +59,24 @@ class Records:
 
     def payload(self) -> npt.NDArray[np.int8]:
         """What is known of each entry's payload, as ranks, after the payload frames were compared with the entries."""
-        ranks = self.pack.payload
-        if not self.frames:
-            return ranks
-        ranks = ranks.copy()
-        for seq in sorted({frame.seq for frame in self.frames.values()}):
-            rows = self.rows_of(seq)
-            self._match([row for row in rows if self.is_entry[row]], [row for row in rows if row in self.frames], ranks)
+        ranks, fields = self.pack.payload, self.fields
+        if self.frames:
+            ranks = ranks.copy()
+        numbers = {frame.seq for frame in self.frames.values()}
+        entries = {seq: [row for row in self.rows_of(seq) if self.is_entry[row]] for seq in numbers}
+        for frame in self.frames.values():
+            # A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all.
+            digest, of_place = frame.payload_hash[len(YAMF_PREFIX) :], entries[frame.seq]
+            fitting = [row for row in of_place if self._digest(fields.payload_hash[row]) == digest]
+            for row in fitting or of_place:
+                of_size = HELD if fields.size[row] == frame.size else SIZE_MISMATCH
+                ranks[row] = max(ranks[row], rank(of_size if fitting else MISMATCH))
         return ranks
 
     def rows_of(self, seq: int) -> range:
         """The rows of a number, none if it is not there; ``distinct`` records are in this order."""
         number = np.uint64(seq)
         return range(int(np.searchsorted(self.seq, number)), int(np.searchsorted(self.seq, number, "right")))
-
-    def _match(self, entries: list[int], frames: list[int], ranks: npt.NDArray[np.int8]) -> None:
-        """Compare the payload frames of one number with its entries, and raise the entries' ranks.
-
-        A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all of them.
-        """
-        fields = self.fields
-        for row in frames:
-            frame = self.frames[row]
-            digest = frame.payload_hash[len(YAMF_PREFIX) :]
-            fitting = [at for at in entries if self._digest(fields.payload_hash[at]) == digest]
-            for at in fitting:
-                state = HELD if fields.size[at] == frame.size else SIZE_MISMATCH
-                ranks[at] = max(ranks[at], rank(state))
-            for at in entries if not fitting else ():
-                ranks[at] = max(ranks[at], rank(MISMATCH))
 
     def _digest(self, at: int) -> bytes:
         return self.fields.data[at : at + DIGEST_BYTES].tobytes()
@@ -106,33 +93,22 @@ class Records:
 
 
 def distinct(packs: Sequence[Pack]) -> Records:
-    """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record.
-
-    Hashes the records of packs that have no digests yet.
-    """
-    pack = Pack.joined([_hashed(pack) for pack in packs])
+    """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record."""
+    pack = Pack.joined(packs)
     records = Records(pack)
     if records.ascending:
         return records
-    digest = records.digest
-    words = digest.view(">u8")
-    order = np.lexsort((words[:, 3], words[:, 2], words[:, 1], words[:, 0], records.seq))
-    seq, digest = records.seq[order], digest[order]
+    order = np.lexsort((*records.digest.view(">u8")[:, 3::-1].T, records.seq))
+    seq, digest = records.seq[order], records.digest[order]
     first = np.ones(len(order), np.bool_)
     first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
     firsts = first.nonzero()[0]
-    once = pack.take(order[firsts])
-    merged = replace(
-        once,
-        payload=np.maximum.reduceat(pack.payload[order], firsts),
-        copies=added_copies(pack.copies[order], firsts),
-        signature=np.maximum.reduceat(pack.signature[order], firsts),
-        before=np.maximum.reduceat(pack.before[order], firsts),
+    known = ("payload", "signature", "before")
+    copies = np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64)
+    return Records(
+        replace(
+            pack.take(order[firsts]),
+            copies=np.minimum(copies, _MOST_COPIES).astype(np.uint32),
+            **{name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known},
+        )
     )
-    return Records(merged)
-
-
-def _hashed(pack: Pack) -> Pack:
-    if pack.digest is not None:
-        return pack
-    return replace(pack, digest=digests(pack.data, pack.start, pack.end))

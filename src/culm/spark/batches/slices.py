@@ -37,10 +37,9 @@ class Shelf(AbstractContextManager["Shelf"]):
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / secrets.token_hex(8)
         self._file: BinaryIO | None = None
-        self._size = 0
 
     def __exit__(self, *_: object) -> None:
-        """Close the file. Bytes can be fetched before that, too, since nothing is buffered."""
+        """Close the file. Bytes can be fetched before that, too, since ``put`` leaves nothing in a buffer."""
         if self._file is not None:
             self._file.close()
 
@@ -51,13 +50,11 @@ class Shelf(AbstractContextManager["Shelf"]):
             return b"".join(parts)
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("xb", buffering=0)
-        for part in parts:
-            rest = memoryview(part)
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        self._size += size
-        return _SLIP.pack(_MARK, self._size - size, size) + os.fsencode(self._path)
+            self._file = self._path.open("xb")
+        at = self._file.tell()
+        self._file.writelines(parts)
+        self._file.flush()
+        return _SLIP.pack(_MARK, at, size) + os.fsencode(self._path)
 
 
 def fetched(cell: bytes) -> bytes:
@@ -66,12 +63,9 @@ def fetched(cell: bytes) -> bytes:
         return cell
     _, offset, size = _SLIP.unpack_from(cell)
     path = Path(os.fsdecode(cell[_SLIP.size :]))
-    with path.open("rb", buffering=0) as file:
+    with path.open("rb") as file:
         file.seek(offset)
         data = file.read(size)
-        while len(data) < size:
-            more = file.read(size - len(data))
-            if not more:
-                raise OSError(f"{path}: the file is shorter than when it was written; was its folder changed?")
-            data += more
+    if len(data) < size:
+        raise OSError(f"{path}: the file is shorter than when it was written; was its folder changed?")
     return data

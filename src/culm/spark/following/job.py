@@ -32,7 +32,7 @@ from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.here import Here, HereTable
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
-from culm.spark.runtime.running import one_line_failures, running, silent
+from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
 from culm.spark.verification.folding import fold

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from culm.spark.reconciliation.reconcile import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
 from culm.spark.runtime.folders import check_output
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.running import running, silent
+from culm.spark.runtime.session import running, silent
 from culm.spark.runtime.shell import Result, job
 from culm.store import View
 from culm.store.recordindex import IndexStorage

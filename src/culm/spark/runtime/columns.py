@@ -20,17 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import NoneType
-from typing import (
-    Annotated,
-    Any,
-    NamedTuple,
-    Protocol,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
@@ -54,6 +44,17 @@ Tiny = Annotated[int, "TINYINT"]
 BATCH_ROWS = 2000
 BATCH_BYTES = 16 * 1024 * 1024
 
+_ARROW = {
+    "BINARY": pa.binary(),
+    "BIGINT": pa.int64(),
+    "TINYINT": pa.int8(),
+    "INT": pa.int32(),
+    "BOOLEAN": pa.bool_(),
+    "STRING": pa.string(),
+    "DOUBLE": pa.float64(),
+    UNSIGNED: pa.decimal128(20, 0),
+    SUM: pa.decimal128(38, 0),
+}
 _SQL = {bytes: "BINARY", int: "BIGINT", str: "STRING", bool: "BOOLEAN", float: "DOUBLE"}
 
 
@@ -81,25 +82,16 @@ def names(table: type[Row]) -> tuple[str, ...]:
     return found
 
 
-def maker(table: type[R]) -> Callable[[Iterable[Any]], R]:
-    """A function that makes a row of its cells."""
-    found: Callable[[Iterable[Any]], R] = cast("Any", table)._make
-    return found
-
-
 @cache
 def types(table: type[Row]) -> dict[str, str]:
     """The SQL types of a table's columns, by name, in order. ``KeyError`` for an annotation without an SQL type."""
     return {name: _sql(kind) for name, kind in get_type_hints(table, include_extras=True).items()}
 
 
-def _sql(kind: object) -> str:
-    for part in get_args(kind):
-        if part is not NoneType and NoneType in get_args(kind):
-            return _sql(part)
-    if get_origin(kind) is Annotated:
-        return str(get_args(kind)[1])
-    return _SQL[cast("type", kind)]
+def _sql(kind: Any) -> str:  # noqa: ANN401 - an annotation
+    if NoneType in get_args(kind):
+        (kind,) = set(get_args(kind)) - {NoneType}
+    return str(get_args(kind)[1]) if get_origin(kind) is Annotated else _SQL[kind]
 
 
 def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
@@ -108,8 +100,8 @@ def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
     ``name`` and ``module`` are those of the variable, by which workers find the class.
     """
     columns: dict[str, Any] = {}
-    for table in tables:
-        columns = columns | {**get_type_hints(table, include_extras=True), **columns}
+    for table in reversed(tables):
+        columns = get_type_hints(table, include_extras=True) | columns
     make: Any = NamedTuple
     found: type[Row] = make(name, list(columns.items()))
     found.__module__ = module
@@ -129,25 +121,14 @@ def schema(table: type[Row]) -> pa.Schema:
 
 def arrow(kind: str) -> pa.DataType:
     """The type of Arrow for one of SQL. ``KeyError`` for a type that no step uses so far."""
-    kinds = {
-        "BINARY": pa.binary(),
-        "BIGINT": pa.int64(),
-        "TINYINT": pa.int8(),
-        "INT": pa.int32(),
-        "BOOLEAN": pa.bool_(),
-        "STRING": pa.string(),
-        "DOUBLE": pa.float64(),
-        UNSIGNED: pa.decimal128(20, 0),
-        SUM: pa.decimal128(38, 0),
-    }
-    return kinds[kind]
+    return _ARROW[kind]
 
 
 def rows(table: type[R], batches: Iterable[pa.RecordBatch]) -> Iterator[R]:
     """The rows of Arrow batches. The batches may have further columns, in any order."""
+    make: Callable[[Iterable[Any]], R] = cast("Any", table)._make
     for batch in batches:
-        columns = (_cells(batch.column(name)) for name in names(table))
-        yield from map(maker(table), zip(*columns, strict=True))
+        yield from map(make, zip(*(_cells(batch.column(name)) for name in names(table)), strict=True))
 
 
 def _cells(column: pa.Array) -> list[Any]:
@@ -179,22 +160,16 @@ def batched(made: Iterable[Row], tables: Iterable[type[Row]]) -> Iterator[Batch]
     pages: dict[type[Row], list[Row]] = {table: [] for table in tables}
     sizes = dict.fromkeys(pages, 0)
     for item in made:
+        table = item.table if isinstance(item, Batch) else type(item)
+        if table not in pages:
+            continue
         if isinstance(item, Batch):
-            if item.table in pages:
-                yield item
+            yield item
             continue
-        table = type(item)
-        page = pages.get(table)
-        if page is None:
-            continue
+        page = pages[table]
         page.append(item)
-        sizes[table] += weight(item)
+        sizes[table] += sum(len(cell) for cell in item if type(cell) is bytes)
         if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:
             yield Batch(table, batch_of(table, page))
             pages[table], sizes[table] = [], 0
     yield from (Batch(table, batch_of(table, page)) for table, page in pages.items() if page)
-
-
-def weight(row: Row) -> int:
-    """How many bytes the binary cells of a row have."""
-    return sum(len(cell) for cell in row if type(cell) is bytes)

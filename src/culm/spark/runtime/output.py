@@ -13,14 +13,13 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
-from culm.spark.runtime.columns import Row, batched, batches, ddl, schema
+from culm.spark.runtime.columns import Row, batched, schema
 from culm.spark.runtime.provenance import KEY, stated
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
@@ -30,32 +29,24 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 
 
-class _Name(NamedTuple):
-    """A file that a task wrote: which of the step's tables it belongs to, and its name."""
-
-    table: int
-    name: str
-
-
-def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: str) -> Iterator[tuple[type[Row], Path]]:
+def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: str) -> list[Path]:
     """Write what a step makes, rows and ``Batch``es of several tables, as one Parquet file each into their folders.
 
-    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Yields
-    the files at the end; a table without rows has none.
+    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Returns
+    the files; a table without rows has none.
     """
-    files = {table: _File(table, new_file(folder), facts) for table, folder in folders.items()}
+    files = {table: _File(new_file(folder), schema(table), facts) for table, folder in folders.items()}
     for batch in batched(made, folders):
         files[batch.table].add(batch.data)
-    yield from ((table, file.path) for table, file in files.items() if file.close())
+    return [file.path for file in files.values() if file.close()]
 
 
 class _File:
     """A Parquet file of one table while it is written. It is made with its first row group."""
 
-    def __init__(self, table: type[Row], path: Path, facts: str) -> None:
+    def __init__(self, path: Path, columns: pa.Schema, facts: str) -> None:
         self.path = path
-        self._facts = facts
-        self._table = table
+        self._made = columns, facts
         self._waiting: list[pa.RecordBatch] = []  # batches that wait to become a row group
         self._size = 0
         self._writer: parquet.ParquetWriter | None = None
@@ -69,7 +60,7 @@ class _File:
 
     def _flush(self) -> None:
         if self._waiting:
-            self._writer = self._writer or _writer(self.path, self._table, self._facts)
+            self._writer = self._writer or _writer(self.path, *self._made)
             self._writer.write_table(pa.Table.from_batches(self._waiting))
             self._waiting, self._size = [], 0
 
@@ -85,8 +76,7 @@ def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:
     """Write what a step makes as tables into new folders, in this process."""
     for folder in folders.values():
         folder.mkdir(parents=True)
-    for _ in write_made(made, folders, stated()):
-        pass
+    write_made(made, folders, stated())
     for table, folder in folders.items():
         whole_table(table, folder)
 
@@ -102,23 +92,22 @@ def write_by_workers(frame: DataFrame, step: Step, folders: Mapping[type[Row], P
     writing for a while, and readers take every file in the folder for a part of the table.
     """
     aside = {table: folder.with_name(f".{folder.name}.parts") for table, folder in folders.items()}
-    numbers = {table: number for number, table in enumerate(folders)}
+    place_of_part = {aside[table]: folder for table, folder in folders.items()}
     facts = stated()  # here, because the workers are other processes
 
     def write(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        written = write_made(step(made), aside, facts)
-        yield from batches(_Name, (_Name(numbers[table], path.name) for table, path in written))
+        yield pa.record_batch([pa.array(map(str, write_made(step(made), aside, facts)), pa.string())], ["path"])
 
     for folder in (*folders.values(), *aside.values()):
         folder.mkdir(parents=True)
-    for number, name in frame.mapInArrow(write, ddl(_Name)).collect():
-        table = list(folders)[number]
+    for (written,) in frame.mapInArrow(write, "path STRING").collect():
+        part = Path(written)
+        folder = place_of_part[part.parent]
         try:
-            (aside[table] / name).rename(folders[table] / name)
+            part.rename(folder / part.name)
         except FileNotFoundError:
             raise ConfigError(
-                f"{folders[table]}: a worker wrote a file that is not here;"
-                " all machines must see this folder at the same path"
+                f"{folder}: a worker wrote a file that is not here; all machines must see this folder at the same path"
             ) from None
     for table, folder in folders.items():
         shutil.rmtree(aside[table], ignore_errors=True)
@@ -141,14 +130,14 @@ def count_rows(folder: Path) -> int:
 def write_table(table: pa.Table, folder: Path) -> None:
     """Write a table of Arrow as a Parquet table into a new folder."""
     folder.mkdir(parents=True)
-    with _writer_of(new_file(folder), table.schema) as writer:
+    with _writer(new_file(folder), table.schema) as writer:
         writer.write_table(table)
 
 
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
     if not any(folder.iterdir()):
-        _writer(new_file(folder), table, stated()).close()
+        _writer(new_file(folder), schema(table), stated()).close()
 
 
 def new_file(folder: Path) -> Path:
@@ -156,21 +145,16 @@ def new_file(folder: Path) -> Path:
     return folder / f"part-{secrets.token_hex(8)}.parquet"
 
 
-def _writer(path: Path, table: type[Row], facts: str) -> parquet.ParquetWriter:
-    return _writer_of(path, schema(table).with_metadata({KEY: facts} if facts else None))
-
-
-def _writer_of(path: Path, schema: pa.Schema) -> parquet.ParquetWriter:
+def _writer(path: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
     few = ("author", "log_id", "copies")  # values that repeat
-    repeated = [field.name for field in schema if str(field.type) == "string" or field.name in few]
     # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
-    hashes = [name for name in schema.names if name.endswith("_hash")]
+    hashes = [name for name in columns.names if name.endswith("_hash")]
     return parquet.ParquetWriter(
         path,
-        schema,
-        use_dictionary=repeated,
-        compression={name: "none" if name in hashes else "snappy" for name in schema.names},
-        write_statistics=[name for name in schema.names if name not in hashes],
+        columns.with_metadata({KEY: facts} if facts else columns.metadata),
+        use_dictionary=[field.name for field in columns if str(field.type) == "string" or field.name in few],
+        compression={name: "none" if name in hashes else "snappy" for name in columns.names},
+        write_statistics=[name for name in columns.names if name not in hashes],
     )
 
 

@@ -2,6 +2,15 @@
 
 To change that, point ``SPARK_CONF_DIR`` to a folder of your own. Its ``spark-defaults.conf`` wins over the settings
 here, and its ``log4j2.properties`` says what is logged.
+
+A job takes the active session, or one that is started for it and stopped after it (``running``).
+
+Spark's errors carry pages of stack traces, in two languages and from several processes. A user needs the one line that
+names the cause. The original error stays chained to the one raised here, so that a debugger still finds it.
+
+A job's progress is the number of tasks of the running stages, and how many of them are done. A session of this process
+has to be asked for these, so a thread asks it several times a second. A Spark Connect server has no such interface, but
+calls a handler.
 """
 
 from __future__ import annotations
@@ -12,13 +21,18 @@ import re
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from culm.errors import ConfigError
+from culm.errors import ConfigError, CulmError
 from culm.spark.runtime.java import java_home
 from culm.staging import staged_folder
 
@@ -37,6 +51,13 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 """
 
 _CONNECT_SECONDS = 5  # until a master counts as unreachable: long for a network, short beside Spark's own minute
+
+# First an error that Culm raised in a worker: its message was written for users. Else the last line of a Python
+# traceback or of a chain of Java's causes, since the last one is the root cause.
+_OURS = re.compile(r"^(?:culm\.errors\.)\w+: (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^(?:Caused by: )?[\w.]+(?:Error|Exception|Exit): (.+)$", re.MULTILINE)
+
+_SECONDS = 0.2  # Between two questions to Spark: often enough for a bar that moves, too seldom to cost anything.
 
 _SETTINGS = {
     # Loopback only: Spark would otherwise listen at the machine's name, and fail where that name does not resolve.
@@ -84,9 +105,9 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
 
     Takes about ten seconds. ``ConfigError`` if Java is missing or the master cannot be reached.
     """
-    running = SparkSession.getActiveSession()
-    if running is not None:
-        return running
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
     check_reachable(master)
     if master.startswith("sc://"):
         ours = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
@@ -100,13 +121,8 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
     (scratch / "log4j2.properties").write_text(_LOG4J)
     chosen = _own_settings(os.environ.get("SPARK_CONF_DIR"), scratch)
     os.environ["SPARK_CONF_DIR"] = str(scratch)
-    settings = {
-        **_SETTINGS,
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        **chosen,
-        **(config or {}),
-    }
+    places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    settings = _SETTINGS | places | chosen | dict(config or {})
     return _started(SparkSession.builder.master(master).appName(app_name), master, settings)
 
 
@@ -125,10 +141,109 @@ def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
 
 
 def _started(builder: SparkSession.Builder, master: str, settings: Mapping[str, str]) -> SparkSession:
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        return builder.config(map=dict(settings)).getOrCreate()
     except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
-        reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-        raise ConfigError(f"cannot start Spark at {master}: {reason}") from None
+        raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
+
+
+# -- for a job ------------------------------------------------------------------------------------------------------
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know how far Spark is."""
+
+    def tasks(self, done: int, total: int) -> None:
+        """Called with the tasks of the stages that run now, and how many of them are done; 0 of 0 if none runs.
+
+        Called on a thread of its own.
+        """
+
+
+def is_running() -> bool:
+    """Whether a session is active in this process."""
+    return SparkSession.getActiveSession() is not None
+
+
+@contextmanager
+def running(master: str, say: Callable[[str], None], config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """The active session, which is left running, or one at ``master`` for this block.
+
+    ``config`` adds to the settings of a session that is started here. ``say`` is called with a line when that begins;
+    if it is a ``Watcher`` too, it also learns how many tasks are done.
+
+    ``ConfigError`` if Java or the master is missing. ``CulmError`` with one line for every error of Spark's.
+    """
+    with one_line_failures():
+        active = SparkSession.getActiveSession()
+        if active is None:
+            say(f"starting Spark ({master})")
+        found = active or session(master, config=config)
+        try:
+            with _watched(found, say if hasattr(say, "tasks") else None):
+                yield found
+        finally:
+            if active is None:
+                found.stop()
+
+
+def silent(_line: str) -> None:
+    """For callers that want no progress lines: does nothing."""
+
+
+# -- errors ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def one_line_failures() -> Iterator[None]:
+    """Turn every error that Spark raises in this block into a ``CulmError`` of one line."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise CulmError(f"Spark: {first_cause(str(error))}") from error
+    except (ConnectionRefusedError, ConnectionResetError) as error:  # the socket of Spark's Java process is closed
+        raise CulmError("Spark: its Java process has ended; it may have been killed or run out of memory") from error
+
+
+def first_cause(text: str) -> str:
+    """The line of an error's text that names the cause, else its first line, else ``no reason given``."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    found: list[str] = _OURS.findall(text)[:1] + _RAISED.findall(text)[-1:] + lines + ["no reason given"]
+    return found[0].strip()
+
+
+# -- progress -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _watched(spark: SparkSession, watcher: Watcher | None) -> Iterator[None]:
+    """Keep the watcher informed during this block; with None do nothing."""
+    with ExitStack() as at_end:
+        if watcher is not None:
+            at_end.callback(watcher.tasks, 0, 0)
+            if type(spark).__module__.startswith("pyspark.sql.connect"):
+                handler: Any = partial(_tell, watcher, "num_completed_tasks", "num_tasks")
+                spark.registerProgressHandler(handler)
+                at_end.callback(spark.removeProgressHandler, handler)
+            else:
+                over = threading.Event()
+                thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
+                thread.start()
+                at_end.callback(thread.join)
+                at_end.callback(over.set)  # the last one is called first
+        yield
+
+
+def _look(spark: SparkSession, watcher: Watcher, over: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not over.wait(_SECONDS):
+        try:
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        except Exception:  # noqa: BLE001 - Spark has ended; the job itself reports why
+            return
+        _tell(watcher, "numCompletedTasks", "numTasks", stages)
+
+
+def _tell(watcher: Watcher, finished: str, total: str, stages: Iterable[Any] | None, **_: object) -> None:
+    found = [stage for stage in stages or () if stage is not None]
+    watcher.tasks(*(sum(getattr(stage, name) for stage in found) for name in (finished, total)))

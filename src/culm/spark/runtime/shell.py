@@ -27,7 +27,7 @@ from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
 from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
-from culm.spark.runtime.running import is_running, running, silent
+from culm.spark.runtime.session import is_running, running, silent
 from culm.spark.storage import Location
 
 SETTINGS = {

@@ -8,7 +8,7 @@ range of 2^64 numbers costs only the blocks that exist and the gaps between them
 
 For example, a log has the entries 1 to 10,000, so the blocks 0, 1 and 2. The range 5,000 to 20,000 becomes the pieces
 5,000 to 8,191 (block 1) and 8,192 to 10,000 (block 2), and a gap from 10,001 on. Its certificates, some entries below
-5,000, become lists of numbers in the blocks 0 and 1.
+5,000, become spans of one number in the blocks 0 and 1.
 
 ::
 
@@ -20,9 +20,8 @@ For example, a log has the entries 1 to 10,000, so the blocks 0, 1 and 2. The ra
 The steps (``culm.spark.select.steps``), each a function from rows to rows, and the modules that have them::
 
     asked      who wants which range; rejects                         requests
-    blocks     which blocks have verified entries                     steps
-    pages      which blocks a log has, and its newest entry           places
-    pieces     ranges cut to the blocks that exist; gaps              pieces, places
+    blocks     which numbers belong to which block of a log           steps, places
+    pieces     ranges cut to the blocks that exist; gaps              pieces
     together   entries and pieces, block by block                     steps, and a shuffle
     items      entries that are denoted, once each; gaps              items
     missing    numbers that are denoted and not held                  places

@@ -15,13 +15,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,12 +29,12 @@ from pyspark.sql import functions as sql
 from culm.errors import Place
 from culm.spark.batches.payload import HELD
 from culm.spark.reading.payload_places import Payloads, PlaceRow, places_of
-from culm.spark.runtime.columns import types
+from culm.spark.runtime.columns import Unsigned
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.storage import Settings, settings_here
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.store.files import BundleWriter
-from culm.store.schema import from_sql
 
 
 class BundleRow(NamedTuple):
@@ -58,12 +57,12 @@ class Bundled(NamedTuple):
 
     requester: str
     author: bytes
-    log: int
-    seq: int
+    log_id: Unsigned
+    seqnum: Unsigned
     metadata: bool
     payload: bool
     payload_state: str
-    size: int
+    size: Unsigned
     payload_hash: bytes
     encoded: bytes
     places: Annotated[list[dict[str, Any]] | None, "ARRAY<STRUCT<source: STRING, offset: BIGINT>>"]
@@ -76,20 +75,19 @@ _COPIES = 8
 _NAME_CHARS = 40  # Letters of a requester's name in its file's name; file systems allow 255 bytes, a hash follows.
 _BUFFER = 256 * 1024  # bytes written at once, so that small entries do not cost a system call each
 _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
-_SIGNED = "CAST({} - 9223372036854775808 AS BIGINT) AS {}"
 
 
-def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: Path) -> SparkTable[BundleRow]:
+def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: Path) -> Table[BundleRow]:
     """Write a bundle for each requester into a new folder, and beside them the table ``manifest``, which is returned.
 
     ``items``: rows of ``culm.spark.select.items.Item`` with the entries' bytes. ``places``: ``payload_hash``,
     ``source``, ``offset`` (``PlaceRow``). If an entry is wanted for its payload
     only, the payload stands alone in the bundle. A payload that can be read at none of its places is left out, and
-    counted in ``lacking``.
+    counted in ``lacking``. If this raises, the folder holds parts of bundles.
     """
     folder.mkdir()
     rows = SparkTable(engine, Bundled, _with_places(items, places))
-    spread = rows.spread(["requester"], ["author", "log", "seq"])
+    spread = rows.spread(["requester"], ["author", "log_id", "seqnum"])
     step = partial(_written, folder=str(folder), settings=settings_here())
     (manifest,) = spread.keep(step, BundleRow, at={BundleRow: folder / "manifest"})
     for left in folder.glob(".*.part-*"):  # left behind by tasks that were killed
@@ -111,12 +109,11 @@ def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[PackRow | 
     """``verification.gather.gather`` that also notes the places of payloads in the same pass."""
     noted: list[PlaceRow] = []
 
-    def noting() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            noted.extend(places_of(batch))
-            yield batch
+    def noting(batch: pa.RecordBatch) -> pa.RecordBatch:
+        noted.extend(places_of(batch))
+        return batch
 
-    for row in gather(noting()):
+    for row in gather(map(noting, batches)):
         yield from noted
         noted.clear()
         yield row
@@ -126,19 +123,12 @@ def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[PackRow | 
 def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
     """The items as ``Bundled``. Only items whose payload must be read are joined with the places; most are not."""
     fetched = items.where(_FETCHED)
-    known = _grouped(places, fetched)
-    others = items.where(f"NOT ({_FETCHED})").selectExpr("*", f"CAST(NULL AS {types(Bundled)['places']}) AS places")
-    rows = fetched.join(known, "payload_hash", "left").select(*others.columns).union(others)
-    given = {"log": _SIGNED.format("log_id", "log"), "seq": _SIGNED.format("seqnum", "seq")}
-    given["size"] = _SIGNED.format("size", "size")
-    return rows.selectExpr(*(given.get(name, name) for name in Bundled._fields))
-
-
-def _grouped(places: DataFrame, fetched: DataFrame) -> DataFrame:
-    wanted = places.join(fetched.select("payload_hash").distinct(), "payload_hash", "leftsemi")
+    wanted = places.join(fetched, "payload_hash", "leftsemi")
     one_each = wanted.groupBy("payload_hash", "source").agg(sql.min("offset").alias("offset"))
     all_of_it = sql.sort_array(sql.collect_list(sql.struct("source", "offset")))
-    return one_each.groupBy("payload_hash").agg(sql.slice(all_of_it, 1, _COPIES).alias("places"))
+    known = one_each.groupBy("payload_hash").agg(sql.slice(all_of_it, 1, _COPIES).alias("places"))
+    others = items.where(f"NOT ({_FETCHED})")
+    return fetched.join(known, "payload_hash", "left").unionByName(others, allowMissingColumns=True)
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -148,8 +138,9 @@ def _written(rows: Iterable[Bundled], folder: str, settings: Settings) -> Iterat
     with Payloads(settings) as payloads:
         for requester, of_requester in groupby(rows, key=attrgetter("requester")):
             name = bundle_name(requester)
+            part = Path(folder, f".{name}.part-{secrets.token_hex(4)}")
             entries = written = lacking = 0
-            with _whole_file(Path(folder, name)) as stream:
+            with part.open("wb", _BUFFER) as stream:
                 bundle = BundleWriter(stream)
                 for row in of_requester:
                     if row.metadata:
@@ -160,30 +151,16 @@ def _written(rows: Iterable[Bundled], folder: str, settings: Settings) -> Iterat
                         written, lacking = written + is_written, lacking + (not is_written)
                 bundle.close()
                 size = stream.tell()
+            part.rename(part.with_name(name))
             yield BundleRow(requester, name, entries, written, lacking, size)
 
 
 def _write_payload(bundle: BundleWriter, row: Bundled, payloads: Payloads) -> bool:
     """Write the payload of an item; returns whether it is held, and one of its places still had it."""
-    if row.payload_state != HELD:
-        return False
-    size = from_sql(row.size)
-    if size:  # an empty one needs no bytes
-        places = ((at["source"], at["offset"]) for at in row.places or ())
-        pieces = payloads.find(places, size, row.payload_hash)
-        if pieces is None:
-            return False
-        bundle.payload(Place(row.author, from_sql(row.log), from_sql(row.seq)), size, pieces)
-    return True
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write under another name; it takes its name at the end of the block unless that raises."""
-    part = path.with_name(f".{path.name}.part-{secrets.token_hex(4)}")
-    try:
-        with part.open("wb", _BUFFER) as stream:
-            yield stream
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    if row.payload_state != HELD or not row.size:  # an empty one needs no bytes
+        return row.payload_state == HELD
+    places = ((at["source"], at["offset"]) for at in row.places or ())
+    pieces = payloads.find(places, row.size, row.payload_hash)
+    if pieces is not None:
+        bundle.payload(Place(row.author, row.log_id, row.seqnum), row.size, pieces)
+    return pieces is not None

@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-from pyarrow import compute
+from typing import Any
 
 from culm.errors import ConfigError
+from culm.spark.batches.payload import HELD
 from culm.spark.plan.given import REQUESTS, Given, given, read_rows
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.payload_places import PlaceRow
@@ -30,12 +29,12 @@ from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
 from culm.spark.select.bundles import gather_with_places, write_bundles
-from culm.spark.select.items import Item, ItemCounts, chosen
-from culm.spark.select.places import BEYOND, NOT_HELD, REASONS, Gap, Missing, merged
-from culm.spark.select.requests import Asked, Refused
+from culm.spark.select.items import Item, chosen
+from culm.spark.select.places import BEYOND, NOT_HELD, Gap, Missing, merged
+from culm.spark.select.requests import PART, Refused
 from culm.spark.select.steps import Selecting
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.verify import Verification, sums
+from culm.spark.verification.verify import Verification
 from culm.spark.verification.verify import chosen as ways_of
 
 
@@ -66,6 +65,19 @@ class SelectSummary(Result):
     bundles: int = 0
     bundle_bytes: int = 0
     lacking: int = 0
+
+
+_OF_ITEMS = (
+    "count(*) AS items",
+    "count_if(certificate) AS certificates",
+    "count_if(payload) AS payloads",
+    f"count_if(payload AND payload_state = '{HELD}') AS payloads_held",
+)
+_OF_MISSING = (
+    "count(*) AS missing_rows",
+    f"sum(entries) FILTER (WHERE reason = '{NOT_HELD}') AS not_held",
+    f"sum(entries) FILTER (WHERE reason = '{BEYOND}') AS beyond_newest",
+)
 
 
 def run_select(
@@ -108,38 +120,26 @@ def run_select(
         at: dict[type[Row], Path] = {Refused: folder / "rejects", Item: folder / "items", Missing: folder / "missing"}
         selected = Selecting(verification, wanted, at)
         run.say("writing the items")
-        items, item_counts, gaps = selected.together().keep(chosen, Item, ItemCounts, Gap, at=at, columnar=True)
+        items, gaps = selected.together().keep(chosen, Item, Gap, at=at, columnar=True)
         run.say("writing what is missing")
         (missing,) = selected.missing(gaps).keep(merged, Missing, at=at)
         counts = {
-            **_asked(selected.asked),
-            **sums(item_counts, ItemCounts._fields),
+            **_counted(
+                selected.asked, "count(DISTINCT requester) AS requesters", f"count_if(kind & {PART} = 0) AS ranges"
+            ),
+            **_counted(items, *_OF_ITEMS),
             "rejects": selected.refused.count(),
-            **_missing(missing),
+            **_counted(missing, *_OF_MISSING),
             "unreadable": rejects.count(),
         }
         if bundles:
             run.say("writing the bundles")
             manifest = write_bundles(engine, frame_of(items), frame_of(places), folder / "bundles")
-            found = sums(manifest, ("bytes", "lacking"))
-            counts |= {"bundles": manifest.count(), "bundle_bytes": found["bytes"], "lacking": found["lacking"]}
+            counts |= _counted(manifest, "count(*) AS bundles", "sum(bytes) AS bundle_bytes", "sum(lacking) AS lacking")
         return run.done(SelectSummary(**counts))
 
 
-def _asked(asked: Table[Asked]) -> dict[str, int]:
-    requesters, ranges = set[str](), 0
-    for batch in asked.batches("requester"):
-        requesters.update(batch.column(0).unique().to_pylist())
-        ranges += batch.num_rows
-    return {"requesters": len(requesters), "ranges": ranges}
-
-
-def _missing(missing: Table[Missing]) -> dict[str, int]:
-    rows, entries = 0, dict.fromkeys(REASONS, 0)
-    for batch in missing.batches("entries", "reason"):
-        rows += batch.num_rows
-        for reason in REASONS:
-            some = batch.filter(compute.equal(batch.column("reason"), reason)).column("entries")
-            # As 128 bits: a range may name 2^64 entries, and Arrow's sum of such numbers has room for many of them.
-            entries[reason] += int(compute.sum(some.cast(pa.decimal128(38, 0))).as_py() or 0)
-    return {"missing_rows": rows, "not_held": entries[REASONS[NOT_HELD]], "beyond_newest": entries[REASONS[BEYOND]]}
+def _counted(table: Table[Any], *counts: str) -> dict[str, int]:
+    """What SQL expressions such as ``count(*) AS items`` say of a table."""
+    found = frame_of(table).selectExpr(*counts).collect()[0].asDict()
+    return {name: int(value or 0) for name, value in found.items()}

@@ -1,91 +1,63 @@
-"""Where ranges lie: pages of the blocks that exist, pieces of ranges in them, and gaps, which cost only their two ends.
+"""Where ranges lie: the blocks of a log that exist, pieces of ranges in them, and gaps, which cost only their two ends.
 
-A range is cut to the blocks that exist, so the code that cuts it needs a directory of them. The directory of a log with
-2^64 numbers would be too large to send along with each request for the log. So it is divided into *pages*, of 2^10
-neighbouring blocks each, and each request is cut page by page. A page holds its blocks as runs, which is a few bytes
-for a log without gaps. The first page, with more than four million numbers, is all there is of most logs.
+A range is cut to the blocks that exist, so each is joined with those rows of its log's blocks that it overlaps. Each
+row also stands for the blocks behind it that do not exist. So every number belongs to one row, and what a range lacks
+between two blocks is told once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from itertools import groupby, zip_longest
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import compute
 
-from culm.ranges.runs import Runs
+from culm.bamboo import MAX_U64
 from culm.spark.batches.arrays import signed, unsigned
 from culm.spark.batches.fields import Numbers, Offsets
-from culm.spark.runtime.columns import Batch, Row, Tiny, Unsigned, schema
+from culm.spark.runtime.columns import Batch, Row, Unsigned, schema
 from culm.store.schema import from_sql, to_sql
+from culm.types import Run
 
-OFFSET_BITS = 13  # of a u16 in ``numbers`` for the offset in the block; the 3 bits above it say what is wanted
+_OFFSET_BITS = 13  # of a u32 in ``Piece.data`` for each end of a span, as offsets in the block; the rest is for wants
 
-REASONS = ("not held", "beyond the newest entry")
-NOT_HELD, BEYOND = range(len(REASONS))
-"""Why there is a gap, and the words for it: a closed range may name numbers above the newest entry."""
-
-# Low bits of a block's number that count within its page of 1,024 blocks. Runs are u16 pairs, so at most 16. Smaller
-# pages make more rows of a request for a long log; larger ones make these rows larger if a log has many gaps.
-PAGE_BITS = 10
+NOT_HELD, BEYOND = REASONS = ("not held", "beyond the newest entry")
+"""Why there is a gap: a closed range may name numbers above the newest entry."""
 
 
 class BlockRow(NamedTuple):
-    """A block with verified entries. ``newest`` is their greatest number."""
+    """A block with verified entries, and the blocks behind it that have none.
 
-    author: bytes
-    log: int
-    block: int
-    newest: int
-
-
-class PageRow(NamedTuple):
-    """A page, with runs of its blocks that have verified entries, as pairs of u16.
-
-    ``newest`` is the greatest verified number of its log, ``next`` the number of the log's next page that exists, null
-    for the last one. Every log with verified entries has a page 0, since a path leads to entry 1.
+    ``low`` is the first number of the block, ``upto`` the last one before the log's next block that has entries, or the
+    last there is. ``newest`` is the greatest verified number of the log. Every log with verified entries has some in
+    its first block, since a path leads to entry 1; so its rows cover all numbers.
     """
 
     author: bytes
     log: int
-    page: int
+    low: int
+    upto: int
     newest: int
-    next: int | None
-    blocks: bytes
 
 
-def paged(rows: Iterable[BlockRow]) -> Iterator[PageRow]:
-    """The pages of blocks, which come sorted by log and block."""
-    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-        pages: dict[int, Runs] = {}
-        newest = 0
-        for row in of_log:
-            at = row.block & ((1 << PAGE_BITS) - 1)
-            pages.setdefault(row.block >> PAGE_BITS, Runs()).add(at, at)
-            newest = row.newest
-        for (page, runs), after in zip_longest(pages.items(), [*pages][1:]):
-            yield PageRow(author, log, page, newest, after, np.array(list(runs), "<u2").tobytes())
-
-
-@lru_cache(maxsize=1024)
-def runs_of(blocks: bytes) -> Runs:
-    """The blocks in a page, counted from the page's first block.
-
-    Remembered, because the requests for one log mostly follow each other.
-    """
-    pairs = np.frombuffer(blocks, "<u2").reshape(-1, 2).tolist()
-    return Runs((first, last) for first, last in pairs)
+def covering(rows: Iterable[BlockRow]) -> Iterator[BlockRow]:
+    """Rows of blocks, which come sorted by log and number, each with the newest entry of the block, as described."""
+    for _, of_log in groupby(rows, key=attrgetter("author", "log")):
+        blocks = list(of_log)
+        for row, after in zip_longest(blocks, blocks[1:]):
+            upto = to_sql(MAX_U64) if after is None else after.low - 1
+            yield row._replace(upto=upto, newest=blocks[-1].newest)
 
 
 class Piece(NamedTuple):
-    """What is wanted of a block: the span ``first`` to ``last``, with ``wants``; or some numbers.
+    """What is wanted of a block: ``data`` has a u32 for each span of numbers (``packed``).
 
-    ``numbers`` has a u16 for each number, with its offset in the block and, ``OFFSET_BITS`` higher, what is wanted of
-    it. ``pairs`` is how many numbers the piece has.
+    ``pairs`` is how many numbers the piece has.
     """
 
     author: bytes
@@ -94,10 +66,7 @@ class Piece(NamedTuple):
     least: int
     limit: int
     block: int
-    wants: Tiny | None
-    first: int | None
-    last: int | None
-    numbers: bytes | None
+    data: bytes
     pairs: int
 
 
@@ -107,7 +76,7 @@ class Gap(NamedTuple):
     requester: str
     author: bytes
     log: int
-    reason: Tiny
+    reason: str
     first: int
     last: int
 
@@ -129,19 +98,27 @@ def numbers_of(column: pa.Array) -> Numbers:
     return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
 
 
-def u64(numbers: Sequence[int]) -> Numbers:
-    """Numbers as an array of u64; plain ``np.array`` would make floats of numbers from 2^63 on."""
-    return np.array(numbers, np.uint64)
+def packed(first: Offsets, last: Offsets, wants: Offsets) -> npt.NDArray[np.uint32]:
+    """Spans of numbers, as offsets in their blocks, and what is wanted of each, as ``Piece.data`` has them."""
+    return (first | last << _OFFSET_BITS | wants << 2 * _OFFSET_BITS).astype("<u4")
 
 
-def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **columns: Any) -> Batch:  # noqa: ANN401 - arrays and sequences of numbers
-    """Rows of a table: author, log, requester and sizes are those of the rows of ``source``, other columns as given."""
+def unpacked(pieces: pa.Array) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Of each span in a column ``Piece.data`` the row, and what was ``packed``."""
+    values = np.frombuffer(b"".join(pieces.to_pylist()), "<u4").astype(np.int64)
+    row = np.repeat(np.arange(len(pieces)), np.asarray(compute.binary_length(pieces)) // 4)
+    most = (1 << _OFFSET_BITS) - 1
+    return row, values & most, values >> _OFFSET_BITS & most, values >> 2 * _OFFSET_BITS
+
+
+def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **given: Any) -> Batch:  # noqa: ANN401 - arrays and sequences
+    """Rows of a table: columns as given, others from rows of ``source``; null where neither has the column."""
     arrays = []
     for field in schema(table):
-        if field.name in columns:
-            given = columns[field.name]
-            is_unsigned = isinstance(given, np.ndarray) and given.dtype == np.uint64
-            arrays.append(pa.array(signed(given) if is_unsigned else given, field.type))
+        if field.name in given:
+            column = given[field.name]
+            is_unsigned = isinstance(column, np.ndarray) and column.dtype == np.uint64
+            arrays.append(pa.array(signed(column) if is_unsigned else column, field.type))
         elif field.name in source.schema.names:
             arrays.append(source.column(field.name).take(pa.array(row)))
         else:
@@ -152,17 +129,15 @@ def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **columns: 
 def merged(rows: Iterable[Gap]) -> Iterator[Missing]:
     """Gaps, sorted by requester, log, reason and first number, as runs that do not touch."""
     for (requester, author, log, reason), of_log in groupby(rows, key=attrgetter(*Gap._fields[:4])):
-        runs: list[tuple[int, int]] = []
-        for row in of_log:
-            low, high = from_sql(row.first), from_sql(row.last)
-            if runs and low <= runs[-1][1] + 1:
-                low, before = runs.pop()
-                high = max(high, before)
-            elif runs:
-                yield _missing(requester, author, log, reason, *runs.pop())
-            runs.append((low, high))
-        yield _missing(requester, author, log, reason, *runs.pop())
+        for first, last in _joined((from_sql(row.first), from_sql(row.last)) for row in of_log):
+            yield Missing(requester, author, from_sql(log), first, last, last - first + 1, reason)
 
 
-def _missing(requester: str, author: bytes, log: int, reason: int, first: int, last: int) -> Missing:
-    return Missing(requester, author, from_sql(log), first, last, last - first + 1, REASONS[reason])
+def _joined(spans: Iterator[Run]) -> Iterator[Run]:
+    low, high = next(spans)
+    for first, last in spans:
+        if first > high + 1:
+            yield low, high
+            low = first
+        high = max(high, last)
+    yield low, high

@@ -12,6 +12,7 @@ import numpy as np
 
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
+from culm.ranges.runs import Runs
 from culm.spark.plan.given import Given
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import to_sql
@@ -19,14 +20,17 @@ from culm.store.schema import to_sql
 METADATA, PAYLOAD, CERTIFICATE = 1, 2, 4
 """Bits: what is wanted of an entry. A certificate is metadata that is wanted only to verify other entries."""
 
-SPARSE, OPEN = 8, 16
+SPARSE, OPEN, PART = 8, 16, 32
 """Further bits of a range's ``kind``."""
 
 
 class Asked(NamedTuple):
-    """A range that is asked for.
+    """A range that is asked for; or a part of one, so that its forbidden numbers are left out.
 
-    ``kind`` has the bits ``METADATA``, ``PAYLOAD``, ``SPARSE`` and ``OPEN``, ``forbidden`` little-endian u64s.
+    ``kind`` has the bits ``METADATA``, ``PAYLOAD``, ``SPARSE``, ``OPEN`` and ``PART``. A dense range with forbidden
+    numbers is the whole range without payloads, and a part for the payloads between each two of these numbers. A sparse
+    one has them in ``forbidden``, as little-endian u64s. From ``start`` to ``reach`` is where a range is cut to blocks;
+    a sparse one is cut where it starts.
     """
 
     requester: str
@@ -34,6 +38,7 @@ class Asked(NamedTuple):
     log: int
     start: int
     last: int
+    reach: int
     kind: Tiny
     least: int
     limit: int
@@ -56,31 +61,38 @@ def check(rows: Iterable[Given]) -> Iterator[Asked | Refused]:
     """The ranges of requests. Never raises: a row that cannot be read becomes a reject with the reason."""
     for row in rows:
         try:
-            place, found = _checked(row), row.read_ranges()
+            yield from _asked(row)
         except (ConfigError, EncodingError, ValueError) as error:
             yield Refused(*row.as_text(), str(error))
-            continue
-        yield from (_asked(*place, item) for item in found if not item.is_empty)
 
 
-def _checked(row: Given) -> tuple[str, bytes, int]:
+def _asked(row: Given) -> Iterator[Asked]:
     if row.peer is None:
         raise ValueError("a row without a requester")
     author, log_id = row.log()
-    return row.peer, author, to_sql(log_id)
+    ranges = ((item, part) for item in row.read_ranges() if not item.is_empty for part in _parts(item))
+    for item, (start, last, kind) in ranges:
+        yield Asked(
+            row.peer,
+            author,
+            to_sql(log_id),
+            to_sql(start),
+            to_sql(last),
+            to_sql(start if item.sparse else last),
+            kind,
+            least=to_sql(item.least_size),
+            limit=to_sql(item.size_limit),
+            head=to_sql(item.head_max),
+            tail=to_sql(item.tail_min),
+            forbidden=np.array(item.forbidden, "<u8").tobytes() if item.sparse and item.forbidden else None,
+        )
 
 
-def _asked(requester: str, author: bytes, log: int, item: Range) -> Asked:
-    return Asked(
-        requester,
-        author,
-        log,
-        start=to_sql(item.start),
-        last=to_sql(item.last),
-        kind=METADATA * item.metadata | PAYLOAD * item.payloads | SPARSE * item.sparse | OPEN * item.is_open,
-        least=to_sql(item.least_size),
-        limit=to_sql(item.size_limit),
-        head=to_sql(item.head_max),
-        tail=to_sql(item.tail_min),
-        forbidden=np.array(item.forbidden, "<u8").tobytes() if item.forbidden else None,
-    )
+def _parts(item: Range) -> Iterator[tuple[int, int, int]]:
+    kind = METADATA * item.metadata | PAYLOAD * item.payloads | SPARSE * item.sparse | OPEN * item.is_open
+    if item.sparse or not item.forbidden:
+        yield item.start, item.last, kind
+        return
+    yield item.start, item.last, kind & ~PAYLOAD
+    for first, last in Runs((number, number) for number in item.forbidden).outside(item.start, item.last):
+        yield first, last, PAYLOAD | PART

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 from pyspark.sql import DataFrame
 
-from culm.spark.batches.pack import Pack, block_of
+from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given
-from culm.spark.runtime.columns import Row, Tiny, combined
+from culm.spark.runtime.columns import Row, combined
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.pieces import Request, cut
-from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
+from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
 from culm.spark.select.requests import Asked, Refused, check
-from culm.spark.verification.merge import Outcome, OutcomeRow
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
-from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.spark.verification.verify import Verification, verified
-from culm.store.schema import from_sql, to_sql
+from culm.store.schema import to_sql
 
 # Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
 # pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
@@ -38,8 +36,8 @@ Judged = combined("Judged", __name__, SegmentRow, OutcomeRow)
 """A segment with its outcome and its entries."""
 
 
-class Pairs(NamedTuple):
-    """How many numbers all pieces of a block have together."""
+class Wanted(NamedTuple):
+    """A block that is wanted, and how many numbers all its pieces have together."""
 
     author: bytes
     log: int
@@ -47,29 +45,21 @@ class Pairs(NamedTuple):
     pairs: int
 
 
-class Wanted(NamedTuple):
-    """A block that is wanted, and how many tasks share in it."""
-
-    author: bytes
-    log: int
-    block: int
-    shares: int
-
-
 class WholeRow(NamedTuple):
-    """A segment with its entries, its outcome, and how many tasks share in the block's pieces."""
+    """A segment with its entries, its outcome, and how many numbers the block's pieces have."""
 
     author: bytes
     log: int
     block: int
-    shares: int
+    pairs: int
     summary: bytes
+    findings: bytes
     packed: bytes
     outcome: bytes
 
 
 class Together(NamedTuple):
-    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries: an encoded ``Pack`` in ``numbers``.
+    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries, as a batch of ``Item``.
 
     A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
     """
@@ -78,13 +68,10 @@ class Together(NamedTuple):
     log: int
     block: int
     share: int
+    data: bytes
     requester: str | None = None
-    wants: Tiny | None = None
     least: int | None = None
     limit: int | None = None
-    first: int | None = None
-    last: int | None = None
-    numbers: bytes | None = None
 
 
 class Selecting:
@@ -95,25 +82,22 @@ class Selecting:
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, BlockRow)
-        pages = blocks.spread(LOG, ("block",)).map(paged, PageRow)
-        requested = self.asked.join(pages, LOG, Request, outer=True)
+        covered = blocks.spread(LOG, ("low",)).map(covering, BlockRow)
+        overlap = ("start", "reach", "low", "upto")
+        requested = self.asked.join(covered, LOG, Request, outer=True, overlap=overlap)
         self._pieces: Table[Piece]
         self._pieces, self._gaps = requested.keep(cut, Piece, Gap, columnar=True)
 
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
-        (wanted,) = self._pieces.total(BLOCK, Pairs).keep(_shared, Wanted)
-        entries = self._segments.join(wanted, BLOCK, WholeRow).map(held, Together)
-        shared = self._pieces.dealt(wanted, BLOCK, "requester", Together)
+        wanted = self._pieces.total(BLOCK, Wanted).kept()
+        entries = self._segments.join(wanted, BLOCK, WholeRow).map(partial(held, most=_SHARE_PAIRS), Together)
+        shared = self._pieces.dealt(wanted, BLOCK, "requester", Together, "pairs", _SHARE_PAIRS)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
     def missing(self, inside: Table[Gap]) -> Table[Gap]:
         """All gaps, sorted as ``merged`` takes them. ``inside``: those that ``chosen`` finds inside blocks."""
         return inside.union(self._gaps).spread(("requester", *LOG), ("reason", "first"))
-
-
-def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
-    return (Wanted(row.author, row.log, row.block, -(-row.pairs // _SHARE_PAIRS)) for row in rows)
 
 
 def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
@@ -123,24 +107,25 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
-            yield BlockRow(row.author, row.log, block_of(newest), to_sql(newest))
+            low = to_sql(block_of(newest) << BLOCK_BITS)
+            yield BlockRow(row.author, row.log, low, low, to_sql(newest))
 
 
-def held(rows: Iterable[WholeRow]) -> Iterator[Together]:
-    """The verified entries of each block: a copy for each share."""
+def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
+    """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        records = Records(Pack.decode(fetched(row.packed)))
-        summary, outcome = Summary.decode(row.summary), Outcome.decode(row.outcome)
-        segment = JudgedSegment(row.author, from_sql(row.log), Findings.of(records), summary, outcome)
-        verified = records.is_entry.nonzero()[0][segment.verdict == 0]
-        if len(verified):
-            data = replace(records.pack, payload=records.payload()).take(verified).encode()
-            for share in range(row.shares):
-                yield Together(row.author, row.log, row.block, share, numbers=data)
+        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        verified = segment.verdict == 0
+        if verified.any():
+            verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))
+            encoded = [records.pack.record(at) for at in records.is_entry.nonzero()[0][verified]]
+            known = verdicts.rename_columns({"payload": "payload_state"})
+            data = batch_of(Item, known, np.arange(len(encoded)), encoded=encoded).data.serialize().to_pybytes()
+            for share in range(-(-row.pairs // most)):
+                yield Together(row.author, row.log, row.block, share, data)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """A selection as DataFrames.
 
     Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.places.Missing`` (runs of numbers that are denoted
@@ -153,11 +138,7 @@ class Selection:
 
 
 def select_entries(
-    entries: DataFrame,
-    requests: DataFrame,
-    *,
-    signatures: str = "all",
-    encoded: bool = True,
+    entries: DataFrame, requests: DataFrame, *, signatures: str = "all", encoded: bool = True
 ) -> Selection:
     """Verify a table of entries, as ``verification.verify.verify`` takes it, and select from the verified ones.
 

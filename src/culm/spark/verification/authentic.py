@@ -20,8 +20,7 @@ from enum import Enum
 
 import numpy as np
 
-from culm.spark.batches.checks import signed
-from culm.spark.batches.fields import Bytes, Flags, Numbers, Offsets
+from culm.spark.batches.fields import Bytes, Flags, Numbers, Offsets, signed
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.records import Records
 

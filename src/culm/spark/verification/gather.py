@@ -89,7 +89,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
             continue
         seq = fields.seq[low:high]
         key = authors[low].tobytes(), int(fields.log_id[low]), block_of(int(seq[0]))
-        pack = Pack.of_entries(fields.take(slice(low, high)), payload[order[low:high]])
+        pack = Pack.of_new(fields.data, fields.start[low:high], fields.end[low:high], payload[order[low:high]])
         packs.setdefault(key, []).append(pack)
         spans.setdefault(key, []).extend((int(seq.min()), int(seq.max())))
     bad = order[~fields.good]

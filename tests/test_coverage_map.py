@@ -88,7 +88,7 @@ TESTED_IN = {
     " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
     " spark.batches.records",
-    "spark/test_report": "spark.report.job spark.report.queries spark.report.source",
+    "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"

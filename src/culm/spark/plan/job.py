@@ -28,10 +28,10 @@ from culm.errors import ConfigError
 from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
 from culm.spark.plan.rows import Checked, Counted, Pass, check, read_counted
-from culm.spark.plan.split import Key, arcs_by_bucket
-from culm.spark.plan.tables import TABLES, Moved, Plan, PlanSummary, Refused, Transfer, Unserved, loads
-from culm.spark.runtime.columns import rows, types
-from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
+from culm.spark.plan.split import Key, Splitter, arcs_by_bucket
+from culm.spark.plan.tables import TABLES, Plan, PlanSummary, Refused, Transfer, Unserved, loads
+from culm.spark.runtime.columns import rows
+from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import job
 
 
@@ -126,20 +126,16 @@ def plan(
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
     default = capacity if has_capacities else 1
     serving = None if default else {name for name, term in terms.items() if term.capacity}
-    settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))
-    classes = grouped.map(Pass(*settings).count, Counted).batches(*Counted._fields)
-    counted = read_counted(rows(Counted, classes))
+    first = Pass(Splitter(min(rounds, 2), serving), (metadata_bytes, payload_bytes))
+    counted = read_counted(rows(Counted, grouped.map(first.count, Counted).batches(*Counted._fields)))
     shares, found = _share(counted, terms, default, 1.0 if has_capacities else None)
-    splitting = Pass(*settings, arcs_by_bucket(counted, shares)).split
-    transfers, unserved = grouped.keep(splitting, Transfer, Unserved)
-    nothing = {"gives": 0, "gets": 0}
-    listed = fitted(spark.createDataFrame([*terms], "STRING").toDF("peer"), types(Moved), **nothing)
-    idle = grouped.where("peer").select(Moved, **nothing).union(SparkTable(engine, Moved, listed))
-    moved = loads(transfers, idle, terms, (default or 0) if has_capacities else None)
+    second = replace(first, arcs=arcs_by_bucket(counted, shares))
+    transfers, unserved = map(frame_of, grouped.keep(second.split, Transfer, Unserved))
+    named = frame_of(grouped.where("peer")).select("peer")
     return Plan(
-        transfers=frame_of(transfers),
-        unserved=frame_of(unserved),
-        loads=frame_of(moved),
+        transfers=transfers,
+        unserved=unserved,
+        loads=loads(transfers, named, terms, (default or 0) if has_capacities else None),
         rejects=frame_of(refused),
         balance=found,
         bytes_bound=sum(amount for _, _, amount in counted),
@@ -155,12 +151,10 @@ def _share(
 
     ``default``: the capacity of peers without terms. ``limit``: as for ``balance``.
     """
-    keys, amounts = {}, Counter[bytes]()
+    amounts = Counter[Key]()
     for _, key, amount in counted:
-        keys[key.digest] = key
-        amounts[key.digest] += amount
-    ordered = [keys[digest] for digest in sorted(keys)]
-    classes = [Class(key.members, amounts[key.digest], key.is_whole) for key in ordered]
+        amounts[key] += amount
+    classes = [Class(key.members, amounts[key], key.is_whole) for key in sorted(amounts)]
     names = {name for item in classes for name in item.members}
     found = balance(classes, {name: terms.get(name, PeerTerms(default or 1)) for name in names}, limit=limit)
-    return {key.digest: share for key, share in zip(ordered, found.shares, strict=True)}, found
+    return {key.digest: share for key, share in zip(sorted(amounts), found.shares, strict=True)}, found

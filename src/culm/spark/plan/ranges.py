@@ -9,7 +9,7 @@ merges ranges that do not touch, which denotes more than before; a peer would th
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64, decode_varu64
@@ -35,22 +35,13 @@ ANY_SIZE: Sizes = (0, 0)
 _RUN = struct.Struct("<QQB")  # first and last number, and the content
 
 
-class Held(NamedTuple):
-    """A run that is held: first and last number, both included, and the items of each."""
+class Items(NamedTuple):
+    """A run of items: first and last number, both included, which item of each, and the sizes that are wanted."""
 
     first: int
     last: int
     content: int
-
-
-class Wanted(NamedTuple):
-    """A run that is wanted. ``is_open``: it comes from an open range, so only what somebody holds is wanted."""
-
-    first: int
-    last: int
-    content: int
-    sizes: Sizes
-    is_open: bool
+    sizes: Sizes = ANY_SIZE
 
 
 # -- reading a row --------------------------------------------------------------------------------------------------
@@ -72,61 +63,66 @@ def read_ranges(value: bytes | str) -> list[Range]:
     return ranges
 
 
-def held_runs(ranges: Iterable[Range]) -> list[Held]:
+def held_runs(ranges: Iterable[Range]) -> list[Items]:
     """The runs that a peer holds; ``ValueError`` for ranges that cannot be held.
 
     Nobody holds an open range, since it has no end. What a range with sizes denotes depends on payloads that the
     planner does not see. Only the items of a range count as held, not its certificates.
     """
-    found = []
+    found: list[Items] = []
     for item in ranges:
         if item.is_open:
             raise ValueError("an open range cannot be held: give it an end")
         if item.least_size or item.size_limit:
             raise ValueError("what is held cannot be given by payload sizes: name the entries instead")
-        found += [Held(run.first, run.last, run.content) for run in _runs(item, item.last)]
+        found += _runs(item, item.last)
     return found
 
 
-def wanted_runs(ranges: Iterable[Range], newest: int) -> list[Wanted]:
+def wanted_runs(ranges: Iterable[Range], held: Mapping[int, Runs]) -> Iterator[Items]:
     """The runs that are wanted, with the certificates for them.
 
-    ``newest`` is the greatest number that anybody holds of the log (0: none); open and sparse ranges end there.
+    ``held``: the numbers that anybody holds, by content. An open range wants only these, and if it is sparse, it is the
+    path from the newest one.
     """
-    found: list[Wanted] = []
+    newest = max((extent[1] for runs in held.values() if (extent := runs.extent)), default=0)
     for item in ranges:
-        found += _runs(item, newest)
         certificates = Runs((seq, seq) for seq in item.certificates(newest))
-        found += [Wanted(first, last, METADATA, ANY_SIZE, item.is_open) for first, last in certificates]
-    return found
+        runs = [*_runs(item, newest), *(Items(first, last, METADATA) for first, last in certificates)]
+        is_open = item.is_open or (item.end == MAX_U64 and not item.sparse)
+        for run in runs:
+            parts = [(run.first, run.last)]
+            if is_open:
+                missing = Runs(held[run.content].outside(run.first, run.last))
+                parts = missing.outside(run.first, run.last)
+            yield from (run._replace(first=first, last=last) for first, last in parts)
 
 
-def _runs(item: Range, newest: int) -> Iterator[Wanted]:
+def _runs(item: Range, newest: int) -> Iterator[Items]:
     """The items of a range as runs: the metadata, then the payloads without the forbidden ones."""
     if item.is_empty:
         return
-    is_open = item.end is None or (item.end == MAX_U64 and not item.sparse)
     path = item.numbers(newest if item.end is None else item.end) if item.sparse else ()
     forbidden = Runs((seq, seq) for seq in item.forbidden)
     for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
         if item.metadata:
-            yield Wanted(first, last, METADATA, ANY_SIZE, is_open)
+            yield Items(first, last, METADATA)
         if item.payloads:
             for low, high in forbidden.outside(first, last):
-                yield Wanted(low, high, PAYLOAD, (item.least_size, item.size_limit), is_open)
+                yield Items(low, high, PAYLOAD, (item.least_size, item.size_limit))
 
 
 # -- runs between workers -------------------------------------------------------------------------------------------
 
 
-def pack(runs: Iterable[Held]) -> bytes:
+def pack(runs: Iterable[Items]) -> bytes:
     """Held runs as bytes: both passes read them, and need not check the ranges again."""
-    return b"".join(_RUN.pack(*run) for run in runs)
+    return b"".join(_RUN.pack(run.first, run.last, run.content) for run in runs)
 
 
-def unpack(data: bytes) -> Iterator[Held]:
+def unpack(data: bytes) -> Iterator[Items]:
     """The runs that ``pack`` packed."""
-    return map(Held._make, _RUN.iter_unpack(data))
+    return (Items(*run) for run in _RUN.iter_unpack(data))
 
 
 # -- writing a row --------------------------------------------------------------------------------------------------

@@ -8,11 +8,14 @@ the first one has to be kept but its counts.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import blake2b
-from itertools import groupby
+from itertools import chain, groupby
+from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -21,10 +24,9 @@ from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given
-from culm.spark.plan.ranges import METADATA, PAYLOAD, Held, Sizes, exact_range, held_runs, pack, read_ranges, unpack
-from culm.spark.plan.split import Arcs, Key, Lines, Splitter
-from culm.spark.plan.sweep import Demand, sweep
-from culm.spark.plan.sweep import Unserved as Lacked
+from culm.spark.plan.ranges import METADATA, PAYLOAD, Items, Sizes, exact_range, held_runs, pack, read_ranges, unpack
+from culm.spark.plan.split import Arcs, Key, Line, Splitter
+from culm.spark.plan.sweep import Need, sweep
 from culm.spark.plan.tables import Refused, Transfer, Unserved
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import from_sql, to_sql
@@ -90,13 +92,12 @@ def read_number(text: str | None, name: str, most: int) -> int:
 
     Tables hold means of sizes, so fractions are common; rounding up keeps a size above 0 where it is.
     """
-    whole, _, fraction = (text or "").partition(".")
-    if not (whole.isascii() and whole.isdigit()) or (fraction and not (fraction.isascii() and fraction.isdigit())):
+    if text is None or not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
         raise ValueError(f"{text!r} is not {name}" if text is not None else f"a row without {name}")
-    number = int(whole) + (int(fraction or "0") > 0)
+    number = Decimal(text)
     if number > most:
         raise ValueError(f"{text} is too large for {name}")
-    return number
+    return ceil(number)
 
 
 # -- log by log -----------------------------------------------------------------------------------------------------
@@ -106,39 +107,33 @@ def read_number(text: str | None, name: str, most: int) -> int:
 class Pass:
     """One of the two passes over the buckets, with the settings that are not in the rows.
 
-    ``rounds``: 1 or 2 (``culm.spark.plan.split``). ``serving``: the peers that upload; None: all do. ``sizes``: bytes
-    of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass, the shares in each
-    bucket; they are sent to the workers with the job.
+    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass,
+    the shares in each bucket; they are sent to the workers with the job.
     """
 
-    rounds: int
-    serving: Collection[str] | None
+    splitter: Splitter
     sizes: tuple[int, int]
     arcs: Mapping[int, dict[bytes, Arcs]] = field(default_factory=dict)
 
     def count(self, rows: Iterable[Checked]) -> Iterator[Counted]:
         """The first pass, over rows sorted by bucket and log."""
-        splitter = Splitter(self.rounds, self._serves)
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            demands = ((demand, log.size(demand.content)) for log in self._logs(of_bucket) for demand in log.demands)
-            for key, amount in splitter.count(demands):
+            needs = chain.from_iterable(log.served() for log in self._logs(of_bucket))
+            for key, amount in self.splitter.count(needs):
                 yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
     def split(self, rows: Iterable[Checked]) -> Iterator[Transfer | Unserved]:
         """The second pass, over rows in the same order."""
-        splitter = Splitter(self.rounds, self._serves)
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            lines = splitter.lines(self.arcs.get(bucket, {}))
+            lines = {digest: Line(arcs) for digest, arcs in self.arcs.get(bucket, {}).items()}
             for log in self._logs(of_bucket):
-                yield from log.transfers(splitter, lines)
-                for item in log.unserved:
-                    piece, entries = _range(item.first, item.last, item.content, item.sizes)
-                    yield Unserved(item.peer, *log.place, piece, entries, item.reason)
+                yield from log.transfers(self.splitter, lines)
+                yield from log.unserved()
 
     def _logs(self, rows: Iterable[Checked]) -> Iterator[_Log]:
         for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
             sizes = self.sizes
-            held: defaultdict[str, list[Held]] = defaultdict(list)
+            held: defaultdict[str, list[Items]] = defaultdict(list)
             wanted: defaultdict[str, list[Range]] = defaultdict(list)
             for row in of_log:
                 if row.peer is None or row.ranges is None:
@@ -148,10 +143,7 @@ class Pass:
                 else:
                     wanted[row.peer] += read_ranges(row.ranges)
             if wanted:
-                yield _Log((author, from_sql(log)), sizes, *sweep(held, wanted, self._serves))
-
-    def _serves(self, peer: str) -> bool:
-        return self.serving is None or peer in self.serving
+                yield _Log((author, from_sql(log)), sizes, sweep(held, wanted, self.splitter.serves))
 
 
 class _Log(NamedTuple):
@@ -159,39 +151,34 @@ class _Log(NamedTuple):
 
     place: tuple[bytes, int]
     sizes: tuple[int, int]
-    demands: list[Demand]
-    unserved: list[Lacked]
+    needs: list[Need]
 
-    def size(self, content: int) -> int:
+    def served(self) -> Iterator[tuple[Need, int]]:
+        """What somebody can give, each with the bytes of an entry."""
+        return ((need, self._size(need.content)) for need in self.needs if not need.reason)
+
+    def _size(self, content: int) -> int:
         """Bytes of an entry if only ``content`` is moved: its metadata, its payload, or both."""
         metadata, payload = self.sizes
         return (metadata if content & METADATA else 0) + (payload if content & PAYLOAD else 0)
 
-    def transfers(self, splitter: Splitter, lines: Lines) -> Iterator[Transfer]:
+    def transfers(self, splitter: Splitter, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
         """The transfers. Neighbouring ones that differ in nothing else are put together into one row."""
-        runs: defaultdict[_Way, Runs] = defaultdict(Runs)
-        for demand in self.demands:
-            for requester, source, round_, first, last in splitter.transfers(demand, self.size(demand.content), lines):
-                runs[_Way(requester, source, round_, demand.content, demand.sizes)].add(first, last)
-        for way, of_way in sorted(runs.items()):
+        runs: defaultdict[tuple[str, str, int, int, Sizes], Runs] = defaultdict(Runs)
+        for need, size in self.served():
+            for requester, source, round_, first, last in splitter.transfers(need, size, lines):
+                runs[requester, source, round_, need.content, need.sizes].add(first, last)
+        for (requester, source, round_, content, sizes), of_way in sorted(runs.items()):
             for first, last in of_way:
-                piece, entries = _range(first, last, way.content, way.sizes)
-                moved = entries * self.size(way.content)
-                yield Transfer(way.requester, way.source, *self.place, way.round, piece, entries, moved)
+                piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
+                yield Transfer(requester, source, *self.place, round_, piece, entries, entries * self._size(content))
 
-
-class _Way(NamedTuple):
-    """What neighbouring transfers must have in common to be one row."""
-
-    requester: str
-    source: str
-    round: int
-    content: int
-    sizes: Sizes
-
-
-def _range(first: int, last: int, content: int, sizes: Sizes) -> tuple[bytes, int]:
-    return exact_range(first, last, content, sizes).encode(), last - first + 1
+    def unserved(self) -> Iterator[Unserved]:
+        """What nobody can give, for each peer that wants it."""
+        for need in self.needs:
+            if need.reason:
+                piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
+                yield from (Unserved(peer, *self.place, piece, need.entries, need.reason) for peer in need.wanters)
 
 
 def read_counted(rows: Iterable[Counted]) -> list[tuple[int, Key, int]]:

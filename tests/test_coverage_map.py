@@ -84,8 +84,8 @@ TESTED_IN = {
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.running spark.runtime.shell"
     " spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
-    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.ranges"
-    " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",
+    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
+    " spark.plan.split spark.plan.sweep spark.plan.tables",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
     " spark.batches.records",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",

@@ -20,12 +20,11 @@ from culm.ranges import Range, RangeSet, decode, read_range, write_range
 from culm.ranges.runs import Runs
 from culm.spark.plan import plan
 from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
-from culm.spark.plan.given import read_rows
+from culm.spark.plan.given import read_ranges, read_rows
 from culm.spark.plan.job import run_plan
-from culm.spark.plan.ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack, wanted_runs
-from culm.spark.plan.rows import read_number
+from culm.spark.plan.rows import exact_range, pack, read_number, unpack
 from culm.spark.plan.split import Line, Splitter, arcs_by_bucket
-from culm.spark.plan.sweep import NOBODY, SILENT, Need, sweep
+from culm.spark.plan.sweep import METADATA, NOBODY, PAYLOAD, SILENT, Need, held_runs, sweep, wanted_runs
 from culm.wire.places import author_text
 
 if TYPE_CHECKING:

@@ -139,7 +139,6 @@ def plan(
         rejects=frame_of(refused),
         balance=found,
         bytes_bound=sum(amount for _, _, amount in counted),
-        has_capacities=has_capacities,
         classes=len(shares),
     )
 

@@ -9,6 +9,7 @@ the first one has to be kept but its counts.
 from __future__ import annotations
 
 import re
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,10 +24,9 @@ from culm.bamboo import encode_varu64
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
-from culm.spark.plan.given import HAVE, SIZES, WANT, Given
-from culm.spark.plan.ranges import METADATA, PAYLOAD, Items, Sizes, exact_range, held_runs, pack, read_ranges, unpack
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given, read_ranges
 from culm.spark.plan.split import Arcs, Key, Line, Splitter
-from culm.spark.plan.sweep import Need, sweep
+from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Items, Need, Sizes, held_runs, sweep
 from culm.spark.plan.tables import Refused, Transfer, Unserved
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import from_sql, to_sql
@@ -58,6 +58,7 @@ class Counted(NamedTuple):
     amount: str
 
 
+_RUN = struct.Struct("<QQB")  # first and last number, and the content
 _SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
 
 
@@ -98,6 +99,28 @@ def read_number(text: str | None, name: str, most: int) -> int:
     if number > most:
         raise ValueError(f"{text} is too large for {name}")
     return ceil(number)
+
+
+def pack(runs: Iterable[Items]) -> bytes:
+    """Held runs as bytes: both passes read them, and need not check the ranges again."""
+    return b"".join(_RUN.pack(run.first, run.last, run.content) for run in runs)
+
+
+def unpack(data: bytes) -> Iterator[Items]:
+    """The runs that ``pack`` packed."""
+    return (Items(*run) for run in _RUN.iter_unpack(data))
+
+
+def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) -> Range:
+    """A closed range that denotes exactly these items and no certificates.
+
+    ``head`` and ``tail`` of the range are set to its ends, which leaves no room for certificates: their numbers are
+    wanted, too, but stand in ranges of their own.
+    """
+    metadata, payloads = bool(content & METADATA), bool(content & PAYLOAD)
+    least, limit = sizes if payloads else ANY_SIZE
+    head, tail = (first, last) if metadata else (0, 0)
+    return Range.trusted(first, last, first == last, metadata, payloads, least, limit, (), head, tail)
 
 
 # -- log by log -----------------------------------------------------------------------------------------------------

@@ -21,11 +21,19 @@ from functools import cache
 from itertools import chain, combinations, compress
 from typing import NamedTuple
 
+from culm.bamboo import MAX_U64
 from culm.ranges import Range
 from culm.ranges.algebra import upper
-from culm.ranges.runs import Runs
-from culm.spark.plan.ranges import ANY_SIZE, METADATA, PAYLOAD, WHOLE, Items, Sizes, wanted_runs
+from culm.ranges.runs import Runs, runs_of
 
+METADATA, PAYLOAD = 1, 2
+WHOLE = METADATA | PAYLOAD
+"""The items of an entry, as bits of a ``content``."""
+
+Sizes = tuple[int, int]
+"""Sizes of payloads in bytes: the least that is wanted, and the first that is too large (0: none is)."""
+
+ANY_SIZE: Sizes = (0, 0)
 # What a mask is about: whether it is of those who want something, or of those who have it; the content; the sizes of
 # payloads that are wanted.
 Name = tuple[bool, int, Sizes]
@@ -34,6 +42,15 @@ Masks = Mapping[Name, int]
 NOBODY = "nobody has it"
 SILENT = "who has it uploads nothing"
 """The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
+
+
+class Items(NamedTuple):
+    """A run of items: first and last number, both included, which item of each, and the sizes that are wanted."""
+
+    first: int
+    last: int
+    content: int
+    sizes: Sizes = ANY_SIZE
 
 
 class Need(NamedTuple):
@@ -64,6 +81,55 @@ class _Masked(NamedTuple):
     holders: int
     wanters: int
     reason: str
+
+
+def held_runs(ranges: Iterable[Range]) -> list[Items]:
+    """The runs that a peer holds; ``ValueError`` for ranges that cannot be held.
+
+    Nobody holds an open range, since it has no end. What a range with sizes denotes depends on payloads that the
+    planner does not see. Only the items of a range count as held, not its certificates.
+    """
+    found: list[Items] = []
+    for item in ranges:
+        if item.is_open:
+            raise ValueError("an open range cannot be held: give it an end")
+        if item.least_size or item.size_limit:
+            raise ValueError("what is held cannot be given by payload sizes: name the entries instead")
+        found += _runs(item, item.last)
+    return found
+
+
+def wanted_runs(ranges: Iterable[Range], held: Mapping[int, Runs]) -> Iterator[Items]:
+    """The runs that are wanted, with the certificates for them.
+
+    ``held``: the numbers that anybody holds, by content. An open range wants only these, and if it is sparse, it is the
+    path from the newest one.
+    """
+    newest = max((extent[1] for runs in held.values() if (extent := runs.extent)), default=0)
+    for item in ranges:
+        certificates = Runs((seq, seq) for seq in item.certificates(newest))
+        runs = [*_runs(item, newest), *(Items(first, last, METADATA) for first, last in certificates)]
+        is_open = item.is_open or (item.end == MAX_U64 and not item.sparse)
+        for run in runs:
+            parts = [(run.first, run.last)]
+            if is_open:
+                missing = Runs(held[run.content].outside(run.first, run.last))
+                parts = missing.outside(run.first, run.last)
+            yield from (run._replace(first=first, last=last) for first, last in parts)
+
+
+def _runs(item: Range, newest: int) -> Iterator[Items]:
+    """The items of a range as runs: the metadata, then the payloads without the forbidden ones."""
+    if item.is_empty:
+        return
+    path = item.numbers(newest if item.end is None else item.end) if item.sparse else ()
+    forbidden = Runs((seq, seq) for seq in item.forbidden)
+    for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
+        if item.metadata:
+            yield Items(first, last, METADATA)
+        if item.payloads:
+            for low, high in forbidden.outside(first, last):
+                yield Items(low, high, PAYLOAD, (item.least_size, item.size_limit))
 
 
 def sweep(

@@ -107,16 +107,14 @@ class Plan:
     rejects: DataFrame
     balance: Balance
     bytes_bound: int
-    has_capacities: bool
     classes: int
 
     def summary(self) -> PlanSummary:
         """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
-        load = "load" if self.has_capacities else "gives"
         moved = self.transfers.selectExpr("count(*) AS transfers", "coalesce(sum(bytes), 0) AS bytes").collect()[0]
         loads = self.loads.selectExpr(
             "count(*) AS peers",
-            f"CAST(coalesce(max({load}), 0) AS DOUBLE) AS load",
+            "coalesce(max(coalesce(load, gives)), 0D) AS load",  # without capacities it is in bytes
             "coalesce(sum(cost), 0D) AS cost",
             "count_if(gives > capacity) AS overloaded",
         )

@@ -67,10 +67,17 @@ class Key(NamedTuple):
 
 
 @lru_cache(_KNOWN)
-def _key_of(work: bytes, peers: tuple[str, ...], most: int) -> Key:
-    """The class of some work that these peers, in order, can do; at most so many of them are kept."""
-    kept = _drawn(peers, most, work)
-    return _key(work, kept, is_whole=len(kept) == len(peers))
+def _key(work: bytes, peers: tuple[str, ...], most: int, salt: bytes, *, is_whole: bool = True) -> Key:
+    """The class of some work that these peers, in order, can do.
+
+    At most so many of them are kept, as if drawn by lot, but the same ones each time: by hashes of their names and a
+    salt.
+    """
+    if len(peers) > most:
+        by_lot = sorted(peers, key=lambda peer: blake2b(salt + peer.encode(), digest_size=8).digest())
+        peers, is_whole = tuple(sorted(by_lot[:most])), False
+    text = json.dumps([work.decode(), is_whole, *peers])
+    return Key(blake2b(text.encode(), digest_size=16).digest(), peers, is_whole)
 
 
 def _pair_of(key: Key) -> Key:
@@ -78,20 +85,7 @@ def _pair_of(key: Key) -> Key:
 
     A choice between two peers is enough to balance well, and there are few different pairs.
     """
-    return _key(b"pair", _drawn(key.members, 2, key.digest), is_whole=False)
-
-
-def _key(work: bytes, members: tuple[str, ...], *, is_whole: bool) -> Key:
-    text = json.dumps([work.decode(), is_whole, *members])
-    return Key(blake2b(text.encode(), digest_size=16).digest(), members, is_whole)
-
-
-def _drawn(peers: tuple[str, ...], count: int, salt: bytes) -> tuple[str, ...]:
-    """``count`` of the peers, as if drawn by lot, but the same ones each time: by hashes of their names and a salt."""
-    if len(peers) <= count:
-        return peers
-    by_lot = sorted(peers, key=lambda peer: blake2b(salt + peer.encode(), digest_size=8).digest())
-    return tuple(sorted(by_lot[:count]))
+    return _key(b"pair", key.members, 2, key.digest, is_whole=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +124,7 @@ class Splitter:
             yield self._key(_OTHERS, self._distributors(need)), size * (len(need.wanters) - copies)
 
     def _key(self, work: bytes, peers: tuple[str, ...]) -> Key:
-        return _key_of(work, peers, self.most_members)
+        return _key(work, peers, self.most_members, work)
 
     def _distributors(self, need: Need) -> tuple[str, ...]:
         return tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))

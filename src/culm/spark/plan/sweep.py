@@ -34,8 +34,7 @@ Sizes = tuple[int, int]
 """Sizes of payloads in bytes: the least that is wanted, and the first that is too large (0: none is)."""
 
 ANY_SIZE: Sizes = (0, 0)
-# What a mask is about: whether it is of those who want something, or of those who have it; the content; the sizes of
-# payloads that are wanted.
+# What a mask is about: whether its peers want something or have it; the content; the sizes that are wanted.
 Name = tuple[bool, int, Sizes]
 Masks = Mapping[Name, int]
 

@@ -117,7 +117,8 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("counting logs and authors")
     troubled = described.where("trouble").first(LogNumbers, most, "is_whole", "-trouble", "author", "log_id")
     largest = logs.first(LogNumbers, most, "-entries", "author", "log_id")
-    log_kinds = described.total(("percent", "entry_digits", "newest_digits"), LogKind).first(LogKind, _MOST_KINDS)
+    kinds_by = ("percent", "entry_digits", "newest_digits")
+    log_kinds = described.total(kinds_by, LogKind).first(LogKind, _MOST_KINDS)
     authors = described.total(("author",), numbers.AuthorNumbers).kept(folder / "authors")
 
     say("counting verdicts, payloads and reasons")
@@ -136,11 +137,11 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     wanted = {log.log for log in (*troubled, *largest)}
     drawn = mapped(entries, partial(within, wanted=wanted), Stretch)
     cells = by_logs(drawn, coverage, numbers.CoverageNumbers)
-    of_payloads = payloads(entry_kinds)
+    sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[len(kinds_by) :]}
     return numbers.Numbers(
         name=source.folder.name,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=totals(of_payloads, log_kinds, count_rows(folder / "authors"), source.rejected),
+        totals=Totals(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected),
         troubled=troubled,
         largest=largest,
         coverage=cells.first(numbers.CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first"),
@@ -151,7 +152,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
         rejects=rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
         rejects_in_all=count_rows(folder / "rejects"),
         reasons=reasons.first(numbers.ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
-        payloads=of_payloads,
+        payloads=payloads(entry_kinds),
         copies=sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in copies),
         completeness=completeness(log_kinds),
         lengths=lengths(log_kinds),
@@ -163,26 +164,6 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
 
 
 # -- small tables: plain functions of plain values ---------------------------------------------------------------------
-
-
-def totals(
-    payloads: Iterable[numbers.PayloadNumbers], logs: Sequence[LogKind], authors: int, rejects: int
-) -> numbers.Totals:
-    """The totals, from entries by verdict and payload, and the kinds of logs."""
-    verdicts, wrong = Counter[str](dict.fromkeys(VERDICTS, 0)), 0
-    for row in payloads:
-        verdicts[row.verdict] += row.entries
-        wrong += row.entries if row.payload in numbers.WRONG_PAYLOADS else 0
-    return numbers.Totals(
-        entries=verdicts.total(),
-        **verdicts,
-        logs=sum(row.logs for row in logs),
-        authors=authors,
-        forked_logs=sum(row.forked_logs for row in logs),
-        missing=sum(row.missing for row in logs),
-        wrong_payloads=wrong,
-        rejects=rejects,
-    )
 
 
 def payloads(entries: Iterable[EntryKind]) -> list[numbers.PayloadNumbers]:

@@ -199,15 +199,21 @@ class FoundKind(NamedTuple):
 class LogKind(NamedTuple):
     """Logs by the digits of how many entries they have, and of their newest number (0: they have no number).
 
-    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number.
+    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number. The other
+    columns are those of ``Totals``.
     """
 
     percent: int | None
     entry_digits: int
     newest_digits: int
+    entries: int
+    verified: int
+    unverified: int
+    invalid: int
     logs: int
     forked_logs: int
     missing: Sum
+    wrong_payloads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,7 @@ def page(numbers: Numbers) -> str:
         lstrip_blocks=True,
     )
     environment.globals |= {"KINDS": KINDS, "bar": bar, "charts": charts, "of": _of, "picture": picture, "share": share}
-    environment.globals |= {"in_all": _in_all(numbers), "origin": _origin(numbers.said), "taken": _taken(numbers.said)}
+    environment.globals |= {"origin": _origin(numbers.said), "taken": _taken(numbers.said)}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short, "span": span}
     made = environment.get_template("report.html")
     return made.render(numbers=numbers, of_all=numbers.totals, troubled=troubled, largest=largest)
@@ -79,12 +79,6 @@ def _of(shown_rows: int, in_all: int, what: str) -> str:
     if in_all == 1:
         return f"1 {what.removesuffix('s')}"
     return f"All {in_all:,} {what}" if shown_rows >= in_all else f"{shown_rows:,} of {in_all:,} {what}"
-
-
-def _in_all(numbers: Numbers) -> int:
-    """How many entries the verification's summary counts, if its table has another number of them; else 0."""
-    said = numbers.said.get("entries")
-    return said if isinstance(said, int) and not numbers.of_state and said != numbers.totals.entries else 0
 
 
 def _taken(said: Mapping[str, object]) -> float | None:

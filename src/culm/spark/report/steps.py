@@ -81,7 +81,7 @@ class Described(NamedTuple):
     """What a report asks of a log beyond its numbers.
 
     ``trouble``: how many entries are not verified or have a wrong payload; None if there are none and no fork.
-    ``percent`` and the digits are those of ``LogKind``. ``logs`` is 1, ``forked_logs`` 1 if it is forked.
+    The other columns are those of ``LogKind``; ``logs`` is 1, ``forked_logs`` 1 if it is forked.
     """
 
     is_whole: bool
@@ -91,6 +91,7 @@ class Described(NamedTuple):
     newest_digits: int
     logs: int
     forked_logs: int
+    wrong_payloads: int
 
 
 DescribedLog = combined("DescribedLog", __name__, LogNumbers, Described)
@@ -99,8 +100,8 @@ DescribedLog = combined("DescribedLog", __name__, LogNumbers, Described)
 def described(rows: pa.Table) -> pa.Table:
     """``LogNumbers`` to ``DescribedLog``. A query takes the columns that it needs."""
     newest, verified, entries = (_unsigned(rows, name) for name in ("newest", "held_verified", "entries"))
-    wrong = (UNVERIFIED, INVALID, *(f"payload_{state}" for state in WRONG_PAYLOADS))
-    trouble = np.sum([np.asarray(rows.column(name)) for name in wrong], axis=0)
+    wrong = sum(np.asarray(rows.column(f"payload_{state}")) for state in WRONG_PAYLOADS)
+    trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID))
     is_whole = np.asarray(rows.column("forked_at").is_null())
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
     more = {
@@ -111,6 +112,7 @@ def described(rows: pa.Table) -> pa.Table:
         "newest_digits": _digits(newest),
         "logs": np.ones(len(rows), np.int64),
         "forked_logs": (~is_whole).astype(np.int64),
+        "wrong_payloads": wrong,
     }
     return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **more})
 

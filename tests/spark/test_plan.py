@@ -85,19 +85,16 @@ def swept(
 ) -> tuple[list[Need], list[Need]]:
     """The sweep of a log: what somebody can give, and what nobody can."""
     runs = {peer: held_runs(of_peer) for peer, of_peer in held.items()}
-    needs = sweep(runs, wanted, lambda peer: peer not in silent)
+    needs = sweep(runs, wanted, lambda peer: peer not in silent, (0, 0))
     return [need for need in needs if not need.reason], [need for need in needs if need.reason]
 
 
 def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, **limits: int) -> tuple[Moved, Any]:
     """The whole core without Spark: demands in buckets, counted, shared out and split. Also the balance."""
+    demands = [demand._replace(size=size) for demand in demands]
     parts = [demands[at::buckets] for at in range(buckets)]
     splitter = Splitter(rounds, None, **limits)
-    counted = [
-        (at, key, amount)
-        for at, part in enumerate(parts)
-        for key, amount in splitter.count((demand, size) for demand in part)
-    ]
+    counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.count(part)]
     classes: dict[bytes, Class] = {}
     for _, key, amount in counted:
         before = classes[key.digest].amount if key.digest in classes else 0
@@ -108,7 +105,7 @@ def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, 
     for at, part in enumerate(parts):
         lines = {digest: Line(of_class) for digest, of_class in arcs.get(at, {}).items()}
         for demand in part:
-            for requester, source, round_, first, last in splitter.transfers(demand, size, lines):
+            for requester, source, round_, first, last in splitter.transfers(demand, lines):
                 moved.append((demand, requester, source, round_, first, last))
     return moved, found
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
-from itertools import chain, groupby
+from itertools import groupby
 from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Items, Need, Size
 from culm.spark.plan.tables import Refused, Transfer, Unserved
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import from_sql, to_sql
+from culm.types import Log
 
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
@@ -141,19 +142,22 @@ class Pass:
     def count(self, rows: Iterable[Checked]) -> Iterator[Counted]:
         """The first pass, over rows sorted by bucket and log."""
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            needs = chain.from_iterable(log.served() for log in self._logs(of_bucket))
-            for key, amount in self.splitter.count(needs):
+            served = (need for _, needs in self._logs(of_bucket) for need in needs if not need.reason)
+            for key, amount in self.splitter.count(served):
                 yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
     def split(self, rows: Iterable[Checked]) -> Iterator[Transfer | Unserved]:
         """The second pass, over rows in the same order."""
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
             lines = {digest: Line(arcs) for digest, arcs in self.arcs.get(bucket, {}).items()}
-            for log in self._logs(of_bucket):
-                yield from log.transfers(self.splitter, lines)
-                yield from log.unserved()
+            for log, needs in self._logs(of_bucket):
+                yield from self._transfers(log, (need for need in needs if not need.reason), lines)
+                for need in needs:
+                    if need.reason:
+                        piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
+                        yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
 
-    def _logs(self, rows: Iterable[Checked]) -> Iterator[_Log]:
+    def _logs(self, rows: Iterable[Checked]) -> Iterator[tuple[Log, list[Need]]]:
         for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
             sizes = self.sizes
             held: defaultdict[str, list[Items]] = defaultdict(list)
@@ -166,42 +170,18 @@ class Pass:
                 else:
                     wanted[row.peer] += read_ranges(row.ranges)
             if wanted:
-                yield _Log((author, from_sql(log)), sizes, sweep(held, wanted, self.splitter.serves))
+                yield (author, from_sql(log)), sweep(held, wanted, self.splitter.serves, sizes)
 
-
-class _Log(NamedTuple):
-    """One swept log. ``place``: author and log id; ``sizes``: bytes of an entry's metadata and of its payload."""
-
-    place: tuple[bytes, int]
-    sizes: tuple[int, int]
-    needs: list[Need]
-
-    def served(self) -> Iterator[tuple[Need, int]]:
-        """What somebody can give, each with the bytes of an entry."""
-        return ((need, self._size(need.content)) for need in self.needs if not need.reason)
-
-    def _size(self, content: int) -> int:
-        """Bytes of an entry if only ``content`` is moved: its metadata, its payload, or both."""
-        metadata, payload = self.sizes
-        return (metadata if content & METADATA else 0) + (payload if content & PAYLOAD else 0)
-
-    def transfers(self, splitter: Splitter, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
-        """The transfers. Neighbouring ones that differ in nothing else are put together into one row."""
-        runs: defaultdict[tuple[str, str, int, int, Sizes], Runs] = defaultdict(Runs)
-        for need, size in self.served():
-            for requester, source, round_, first, last in splitter.transfers(need, size, lines):
-                runs[requester, source, round_, need.content, need.sizes].add(first, last)
-        for (requester, source, round_, content, sizes), of_way in sorted(runs.items()):
+    def _transfers(self, log: Log, needs: Iterable[Need], lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
+        """The transfers of a log. Neighbouring ones that differ in nothing else are put together into one row."""
+        runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
+        for need in needs:
+            for requester, source, round_, first, last in self.splitter.transfers(need, lines):
+                runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
+        for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
             for first, last in of_way:
                 piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
-                yield Transfer(requester, source, *self.place, round_, piece, entries, entries * self._size(content))
-
-    def unserved(self) -> Iterator[Unserved]:
-        """What nobody can give, for each peer that wants it."""
-        for need in self.needs:
-            if need.reason:
-                piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
-                yield from (Unserved(peer, *self.place, piece, need.entries, need.reason) for peer in need.wanters)
+                yield Transfer(requester, source, *log, round_, piece, entries, entries * size)
 
 
 def read_counted(rows: Iterable[Counted]) -> list[tuple[int, Key, int]]:

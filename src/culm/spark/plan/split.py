@@ -104,11 +104,11 @@ class Splitter:
         """Whether a peer uploads anything."""
         return self.serving is None or peer in self.serving
 
-    def count(self, needs: Iterable[tuple[Need, int]]) -> list[tuple[Key, int]]:
-        """The classes of a bucket's needs (each with the bytes of an entry) and their bytes, in a fixed order."""
+    def count(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
+        """The classes of a bucket's needs and their bytes, in a fixed order."""
         amounts: Counter[Key] = Counter()
-        for need, size in needs:
-            for key, unit in self._work(need, size):
+        for need in needs:
+            for key, unit in self._work(need):
                 amounts[key] += unit * need.entries
         ranked = sorted(amounts, key=lambda key: (-amounts[key], key.digest))
         kept = Counter({key: amounts[key] for key in ranked[: self.most_classes]})
@@ -116,12 +116,12 @@ class Splitter:
             kept[_pair_of(key)] += amounts[key]
         return sorted(kept.items())
 
-    def _work(self, need: Need, size: int) -> Iterator[tuple[Key, int]]:
+    def _work(self, need: Need) -> Iterator[tuple[Key, int]]:
         """The classes of a need, each with the bytes that an entry adds to it."""
         copies = len(need.wanters) if self.rounds == 1 else 1
-        yield self._key(_FIRST, need.holders), size * copies
+        yield self._key(_FIRST, need.holders), need.size * copies
         if len(need.wanters) > copies:
-            yield self._key(_OTHERS, self._distributors(need)), size * (len(need.wanters) - copies)
+            yield self._key(_OTHERS, self._distributors(need)), need.size * (len(need.wanters) - copies)
 
     def _key(self, work: bytes, peers: tuple[str, ...]) -> Key:
         return _key(work, peers, self.most_members, work)
@@ -129,8 +129,8 @@ class Splitter:
     def _distributors(self, need: Need) -> tuple[str, ...]:
         return tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
 
-    def transfers(self, need: Need, size: int, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
-        """The transfers of a need; ``size`` is the size of an entry in bytes.
+    def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
+        """The transfers of a need.
 
         The lines are those of the bucket's classes. The needs must take from them in the order in which they were
         counted.
@@ -143,17 +143,17 @@ class Splitter:
         wanters = need.wanters
         if self.rounds == 1:
             for wanter in wanters:
-                for source, first, last in take(_FIRST, need.holders, need.first, need.last, size):
+                for source, first, last in take(_FIRST, need.holders, need.first, need.last, need.size):
                     yield wanter, source, 1, first, last
             return
         pieces: Iterable[Part] = [(wanters[0], need.first, need.last)]
         if len(wanters) > 1:
             others = self._distributors(need)
-            pieces = take(_OTHERS, others, need.first, need.last, size * (len(wanters) - 1))
+            pieces = take(_OTHERS, others, need.first, need.last, need.size * (len(wanters) - 1))
         for giver, first, last in pieces:
             is_relay = giver in wanters
             receiver = giver if is_relay else wanters[first % len(wanters)]
-            for source, low, high in take(_FIRST, need.holders, first, last, size):
+            for source, low, high in take(_FIRST, need.holders, first, last, need.size):
                 yield receiver, source, 1, low, high
             for wanter in wanters:
                 if wanter != receiver:

@@ -55,7 +55,7 @@ class Items(NamedTuple):
 class Need(NamedTuple):
     """Items that all ``wanters`` lack and all ``holders`` have and may upload; the names of both are sorted.
 
-    ``reason``: why nobody can give them; empty if there are holders.
+    ``reason``: why nobody can give them; empty if there are holders. ``size``: bytes of one entry's items.
     """
 
     first: int
@@ -65,6 +65,7 @@ class Need(NamedTuple):
     holders: tuple[str, ...]
     wanters: tuple[str, ...]
     reason: str = ""
+    size: int = 0
 
     @property
     def entries(self) -> int:
@@ -132,9 +133,16 @@ def _runs(item: Range, newest: int) -> Iterator[Items]:
 
 
 def sweep(
-    held: Mapping[str, Iterable[Items]], wanted: Mapping[str, Iterable[Range]], serves: Callable[[str], bool]
+    held: Mapping[str, Iterable[Items]],
+    wanted: Mapping[str, Iterable[Range]],
+    serves: Callable[[str], bool],
+    sizes: tuple[int, int],
 ) -> list[Need]:
-    """What the peers of a log lack, ascending by number. ``serves``: whether a peer uploads anything."""
+    """What the peers of a log lack, ascending by number.
+
+    ``serves``: whether a peer uploads anything. ``sizes``: bytes of an entry's metadata and of its payload.
+    """
+    bytes_of = {METADATA: sizes[0], PAYLOAD: sizes[1], WHOLE: sum(sizes)}
     peers = sorted({*held, *wanted})
     names = cache(lambda mask: tuple(compress(peers, map(int, f"{mask:b}"[::-1]))))
     able = sum(1 << at for at, peer in enumerate(peers) if serves(peer))
@@ -144,8 +152,8 @@ def sweep(
         before, since = since, {need: since.get(need, cut) for need in _needs(masks, able)}
         found += [(first, cut - 1, need) for need, first in before.items() if need not in since]
     return [
-        Need(first, last, need.content, need.sizes, names(need.holders), names(need.wanters), need.reason)
-        for first, last, need in sorted(found)
+        Need(first, last, content, of_sizes, names(holders), names(wanters), reason, bytes_of[content])
+        for first, last, (content, of_sizes, holders, wanters, reason) in sorted(found)
     ]
 
 

@@ -30,7 +30,6 @@ from culm.charts import number_text
 from culm.spark.batches.payload import STATES
 from culm.spark.report import charts
 from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
-from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERIFIED
 from culm.types import Log
 from culm.wire.places import author_text
@@ -44,18 +43,6 @@ _BREAK = 200  # the width of a break in a strip, in the same units: two cells
 _LEAST = 2  # the least width or height of a part that is not 0, in units of its drawing, so that it is seen
 
 
-_ORIGIN = {
-    "version": "version of Culm",
-    "signatures": "signatures that were checked",
-    "format": "format of the logs",
-    "started": "started",
-    "ended": "ended",
-}
-"""What a summary may tell of how the results were made, by its key, and how the page calls it."""
-
-_SIGNATURES = {Signatures.STRICT.value: "every one", Signatures.HEADS.value: "those of heads only"}
-
-
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
     troubled, largest = views(numbers)
@@ -67,31 +54,17 @@ def page(numbers: Numbers) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"KINDS": KINDS, "bar": bar, "charts": charts, "of": _of, "picture": picture, "share": share}
-    environment.globals |= {"origin": _origin(numbers.said), "taken": _taken(numbers.said)}
+    environment.globals |= {"KINDS": KINDS, "STATES": STATES, "bar": bar, "charts": charts, "picture": picture}
+    environment.globals |= {"share": share, "taken": _taken(numbers.said)}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short, "span": span}
     made = environment.get_template("report.html")
     return made.render(numbers=numbers, of_all=numbers.totals, troubled=troubled, largest=largest)
-
-
-def _of(shown_rows: int, in_all: int, what: str) -> str:
-    """How many of all rows a table shows; ``what`` is a plural with an s."""
-    if in_all == 1:
-        return f"1 {what.removesuffix('s')}"
-    return f"All {in_all:,} {what}" if shown_rows >= in_all else f"{shown_rows:,} of {in_all:,} {what}"
 
 
 def _taken(said: Mapping[str, object]) -> float | None:
     """The seconds that a verification took; None if its summary tells no finite number."""
     value = said.get("seconds")
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
-
-
-def _origin(said: Mapping[str, object]) -> list[tuple[str, object]]:
-    """How the results were made, as far as the summary of the verification tells; names and values for people."""
-    told = {key: value for key in _ORIGIN if isinstance(value := said.get(key), str | int)}
-    found = [(_ORIGIN[key], _SIGNATURES.get(str(value), str(value))) for key, value in told.items()]
-    return [*found] or [("not recorded", "an earlier version of Culm made these results")]
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
@@ -199,21 +172,10 @@ class LogView:
         return [*forked, *(f"{count:,} {name}" for count, name in counts if count)]
 
     @property
-    def payloads(self) -> list[str]:
-        """Its entries by the state of their payload, in words."""
-        counts = ((getattr(self.log, f"payload_{state}"), state.replace("_", " ")) for state in STATES)
-        return [f"{count:,} {state}" for count, state in counts if count]
-
-    @property
     def gaps(self) -> list[tuple[int, int]]:
         """The numbers that are left out of the strip."""
         ends = [0, *(cell.last for cell in self.strip)]
         return [(end + 1, cell.first - 1) for end, cell in zip(ends, self.strip, strict=False) if cell.first > end + 1]
-
-    @property
-    def left_out(self) -> list[str]:
-        """The same in words."""
-        return [f"{last - first + 1:,} ({span((first, last))})" for first, last in self.gaps]
 
     @property
     def shapes(self) -> dict[str, Markup]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from culm.spark.batches.fields import Numbers
-from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, LogNumbers
+from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, LogKind, LogNumbers
 from culm.spark.report.stretches import Longs, magnitudes
 from culm.spark.runtime.columns import Batch, R, combined, names, schema
 from culm.spark.runtime.engine import Table
@@ -77,28 +77,21 @@ def _last_of(rows: pa.RecordBatch, whole: Sequence[str]) -> int:
     return int(np.logical_and.reduce(equal).argmax())
 
 
-class Described(NamedTuple):
-    """What a report asks of a log beyond its numbers.
+class Trouble(NamedTuple):
+    """Whether a log has no fork, and how many of its entries are in trouble: not verified, or with a wrong payload.
 
-    ``trouble``: how many entries are not verified or have a wrong payload; None if there are none and no fork.
-    The other columns are those of ``LogKind``; ``logs`` is 1, ``forked_logs`` 1 if it is forked.
+    ``trouble`` is None if the log has no fork and no such entries.
     """
 
     is_whole: bool
     trouble: int | None
-    percent: int | None
-    entry_digits: int
-    newest_digits: int
-    logs: int
-    forked_logs: int
-    wrong_payloads: int
 
 
-DescribedLog = combined("DescribedLog", __name__, LogNumbers, Described)
+DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind, Trouble)
 
 
 def described(rows: pa.Table) -> pa.Table:
-    """``LogNumbers`` to ``DescribedLog``. A query takes the columns that it needs."""
+    """``LogNumbers`` to ``DescribedLog``, where each log counts as one. A query takes the columns that it needs."""
     newest, verified, entries = (_unsigned(rows, name) for name in ("newest", "held_verified", "entries"))
     wrong = sum(np.asarray(rows.column(f"payload_{state}")) for state in WRONG_PAYLOADS)
     trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID))

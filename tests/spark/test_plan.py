@@ -22,7 +22,7 @@ from culm.spark.plan import plan
 from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
 from culm.spark.plan.given import read_ranges, read_rows
 from culm.spark.plan.job import run_plan
-from culm.spark.plan.rows import exact_range, pack, read_number, unpack
+from culm.spark.plan.rows import exact_range, read_number
 from culm.spark.plan.split import Line, Splitter, arcs_by_bucket
 from culm.spark.plan.sweep import METADATA, NOBODY, PAYLOAD, SILENT, Need, held_runs, sweep, wanted_runs
 from culm.wire.places import author_text
@@ -84,8 +84,7 @@ def swept(
     held: dict[str, list[Range]], wanted: dict[str, list[Range]], silent: Sequence[str] = ()
 ) -> tuple[list[Need], list[Need]]:
     """The sweep of a log: what somebody can give, and what nobody can."""
-    runs = {peer: held_runs(of_peer) for peer, of_peer in held.items()}
-    needs = sweep(runs, wanted, lambda peer: peer not in silent, (0, 0))
+    needs = sweep(held, wanted, lambda peer: peer not in silent, (0, 0))
     return [need for need in needs if not need.reason], [need for need in needs if need.reason]
 
 
@@ -252,11 +251,10 @@ def test_the_largest_numbers() -> None:
 @settings(max_examples=50, deadline=None)
 @given(ranges(closed=True), st.booleans())
 def test_ranges_as_bytes_and_as_text(item: Range, as_text: bool) -> None:
-    """A row is read as it was written; what is held survives packing; a piece denotes its items and no certificates."""
+    """A row is read as it was written; a piece denotes its items and no certificates."""
     text = "; ".join(map(write_range, RangeSet([item]))) or "nothing"
     found = read_ranges(text if as_text else RangeSet([item]).encode())
     assert items_of([item], NEWEST, certificates=False) == items_of(found, NEWEST, certificates=False)
-    assert held_runs(found) == list(unpack(pack(held_runs(found))))
     for first, last, content, _ in held_runs(found):
         piece = exact_range(first, last, content, (5, 9))
         assert piece == decode(piece.encode())

@@ -9,7 +9,6 @@ the first one has to be kept but its counts.
 from __future__ import annotations
 
 import re
-import struct
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from culm.ranges import Range
 from culm.ranges.runs import Runs
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, read_ranges
 from culm.spark.plan.split import Arcs, Key, Line, Splitter
-from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Items, Need, Sizes, held_runs, sweep
+from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Need, Sizes, held_runs, sweep
 from culm.spark.plan.tables import Refused, Transfer, Unserved
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import from_sql, to_sql
@@ -37,7 +36,7 @@ MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's
 
 
 class Checked(NamedTuple):
-    """A row that could be read. ``ranges``: packed runs of what is held, or the encoded ranges that are wanted."""
+    """A row that could be read. ``ranges``: an encoded set of ranges."""
 
     bucket: int
     author: bytes
@@ -59,7 +58,6 @@ class Counted(NamedTuple):
     amount: str
 
 
-_RUN = struct.Struct("<QQB")  # first and last number, and the content
 _SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
 
 
@@ -85,8 +83,10 @@ def _checked(row: Given, buckets: int) -> Checked:
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
     found = row.read_ranges()
+    if row.given == HAVE:
+        held_runs(found)
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
-    return Checked(*place, row.peer, pack(held_runs(found)) if row.given == HAVE else encoded, None, None)
+    return Checked(*place, row.peer, encoded, None, None)
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
@@ -100,16 +100,6 @@ def read_number(text: str | None, name: str, most: int) -> int:
     if number > most:
         raise ValueError(f"{text} is too large for {name}")
     return ceil(number)
-
-
-def pack(runs: Iterable[Items]) -> bytes:
-    """Held runs as bytes: both passes read them, and need not check the ranges again."""
-    return b"".join(_RUN.pack(run.first, run.last, run.content) for run in runs)
-
-
-def unpack(data: bytes) -> Iterator[Items]:
-    """The runs that ``pack`` packed."""
-    return (Items(*run) for run in _RUN.iter_unpack(data))
 
 
 def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) -> Range:
@@ -160,15 +150,13 @@ class Pass:
     def _logs(self, rows: Iterable[Checked]) -> Iterator[tuple[Log, list[Need]]]:
         for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
             sizes = self.sizes
-            held: defaultdict[str, list[Items]] = defaultdict(list)
+            held: defaultdict[str, list[Range]] = defaultdict(list)
             wanted: defaultdict[str, list[Range]] = defaultdict(list)
             for row in of_log:
                 if row.peer is None or row.ranges is None:
                     sizes = row.metadata_bytes or 0, row.payload_bytes or 0
-                elif _KINDS[row.kind] == HAVE:
-                    held[row.peer] += unpack(row.ranges)
                 else:
-                    wanted[row.peer] += read_ranges(row.ranges)
+                    (held if _KINDS[row.kind] == HAVE else wanted)[row.peer] += read_ranges(row.ranges)
             if wanted:
                 yield (author, from_sql(log)), sweep(held, wanted, self.splitter.serves, sizes)
 

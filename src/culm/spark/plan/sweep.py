@@ -133,7 +133,7 @@ def _runs(item: Range, newest: int) -> Iterator[Items]:
 
 
 def sweep(
-    held: Mapping[str, Iterable[Items]],
+    held: Mapping[str, Iterable[Range]],
     wanted: Mapping[str, Iterable[Range]],
     serves: Callable[[str], bool],
     sizes: tuple[int, int],
@@ -158,16 +158,17 @@ def sweep(
 
 
 def _cuts(
-    peers: list[str], held: Mapping[str, Iterable[Items]], wanted: Mapping[str, Iterable[Range]]
+    peers: list[str], held: Mapping[str, Iterable[Range]], wanted: Mapping[str, Iterable[Range]]
 ) -> Iterator[tuple[int, Masks]]:
     """The cuts, ascending, each with the masks from there on. The last masks are empty, so all needs end."""
     everything = {METADATA: Runs(), PAYLOAD: Runs()}
-    for run in chain.from_iterable(held.values()):
+    has = {peer: held_runs(of_peer) for peer, of_peer in held.items()}
+    for run in chain.from_iterable(has.values()):
         everything[run.content].add(run.first, run.last)
     changes: defaultdict[int, list[tuple[Name, int]]] = defaultdict(list)
     for at, peer in enumerate(peers):
         runs: defaultdict[Name, Runs] = defaultdict(Runs)
-        for wants, of_peer in ((False, held.get(peer, ())), (True, wanted_runs(wanted.get(peer, ()), everything))):
+        for wants, of_peer in ((False, has.get(peer, ())), (True, wanted_runs(wanted.get(peer, ()), everything))):
             for run in of_peer:
                 runs[wants, run.content, run.sizes].add(run.first, run.last)
         for name, merged in runs.items():

@@ -135,9 +135,7 @@ class _Problem:
         The two differ by the classes that are not whole, which have to be given but have no part in the bound.
         """
         order = np.argsort(-ratio, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        last = np.maximum.reduceat(rank[self.peer], self.starts)
+        last = np.maximum.reduceat(np.argsort(order)[self.peer], self.starts)  # place of the least loaded member
         room = np.cumsum(self.capacity[order])
         aim = np.cumsum(np.bincount(last, self.amount, len(order))) / room
         bounds = np.cumsum(np.bincount(last, self.amount * self.is_whole, len(order))) / room

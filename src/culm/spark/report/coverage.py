@@ -23,7 +23,7 @@ from culm.spark.batches.arrays import decimals, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.report.numbers import CoverageNumbers
-from culm.spark.report.stretches import Runs, begins, union
+from culm.spark.report.stretches import Runs, begins, encoded, union
 from culm.spark.runtime.columns import table_of
 from culm.spark.verification.verdicts import BAD_SIGNATURE, VERDICTS
 from culm.store.schema import to_sql
@@ -41,7 +41,7 @@ class _Logs:
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
-        author = np.asarray(rows.column("author").combine_chunks().dictionary_encode().indices)
+        author, _ = encoded(rows.column("author"))
         starts = begins(author, self.column("log"))
         self.of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
         self.count = len(starts)

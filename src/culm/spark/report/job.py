@@ -89,7 +89,7 @@ def run(
     source = source_of(Path(results).absolute())
     mode = {"logs": logs}
     with job("report", output, [source.folder], mode=mode, overwrite=overwrite, progress=progress) as run:
-        if not source.of_state and (other := other_version(source.said)) is not None:
+        if source.state is None and (other := other_version(source.said)) is not None:
             run.say(other)
         (run.folder / "numbers").mkdir()
         with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
@@ -158,7 +158,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
         lengths=lengths(log_kinds),
         growth=growth(entry_kinds),
         said=source.said,
-        of_state=source.of_state,
+        of_state=source.state is not None,
         seconds=round(time.monotonic() - run.started, 3),
     )
 

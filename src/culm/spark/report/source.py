@@ -6,7 +6,7 @@ Both have verdicts, proofs of forks, and rejects, as tables of either engine.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +24,6 @@ from culm.spark.verification.state import State
 from culm.spark.verification.steps import pronounced
 from culm.spark.verification.verdicts import Verdict
 
-Tables = tuple[Table[Any], Table[Fork] | None, Table[Reject]]
-
 
 class Judged(NamedTuple):
     """What a report needs of ``verification.verdicts.Verdict``; no other columns are read."""
@@ -41,22 +39,33 @@ class Judged(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a report is about: the results of one verification, or a state (``of_state``).
+    """What a report is about: the results of one verification, or a ``state``.
 
     ``said`` has the counts and times in the summary of the verification or the manifest of the state; nothing in it is
     to be relied on, since it is a file of JSON. ``entries`` and ``rejected`` count verdicts and rejects; in a state the
     rejects of all runs.
-
-    ``tables`` gives the verdicts, with the columns of ``Judged`` and perhaps more, the proofs of forks, None if none
-    were written, and the rejects, which a state only counts.
     """
 
     folder: Path
     said: Mapping[str, object]
-    of_state: bool
     entries: int
     rejected: int
-    tables: Callable[[Engine], Tables]
+    state: State | None = None
+
+    def tables(self, engine: Engine) -> tuple[Table[Any], Table[Fork] | None, Table[Reject]]:
+        """The verdicts, with the columns of ``Judged`` and perhaps more, the proofs of forks, and the rejects.
+
+        There are no proofs if none were written. A state only counts rejects.
+        """
+        if self.state is not None:
+            verdicts = self.state.judged(engine).map(partial(pronounced, everything=True), Verdict)
+            return verdicts, forks(*self.state.forked(engine)).kept(), engine.load([], Reject, "offset")
+        proofs = self.folder / "forks"
+        return (
+            engine.stored(self.folder / "verdicts", Judged),
+            engine.stored(proofs, Fork) if proofs.is_dir() else None,
+            engine.stored(self.folder / "rejects", Reject),
+        )
 
 
 def source_of(folder: Path) -> Source:
@@ -65,36 +74,20 @@ def source_of(folder: Path) -> Source:
     ``CulmError`` if a file of the results cannot be read.
     """
     if (folder / "manifest.json").is_file() and not (folder / SUMMARY).exists():
-        return _of_state(State.open(folder))
+        state = State.open(folder)
+        said = {**state.totals, "signatures": state.signatures}
+        return Source(state.folder, said, state.totals.get("entries", 0), state.totals.get("rejects", 0), state)
     for needed in ("verdicts", "rejects", SUMMARY):
         if not (folder / needed).exists():
             raise ConfigError(f"{folder}: not the results of culm spark verify, nor a state: there is no {needed}")
     try:
-        said = json.loads((folder / SUMMARY).read_bytes())
+        found = json.loads((folder / SUMMARY).read_bytes())
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        found = None
+    if not isinstance(found, dict):
         raise ConfigError(f"{folder / SUMMARY}: not a summary of culm spark verify, or damaged")
-    written: dict[str, type[Row]] = {"verdicts": Judged, "rejects": Reject}
-    if (folder / "forks").is_dir():
-        written["forks"] = Fork
-    rows = {name: _rows_in(folder / name, table) for name, table in written.items()}
-
-    def tables(engine: Engine) -> Tables:
-        stored: dict[str, Any] = {name: engine.stored(folder / name, table) for name, table in written.items()}
-        return stored["verdicts"], stored.get("forks"), stored["rejects"]
-
-    return Source(folder, said, False, rows["verdicts"], rows["rejects"], tables)
-
-
-def _of_state(state: State) -> Source:
-    def tables(engine: Engine) -> Tables:
-        verdicts = state.judged(engine).map(partial(pronounced, everything=True), Verdict)
-        return verdicts, forks(*state.forked(engine)).kept(), engine.load([], Reject, "offset")
-
-    said = {**state.totals, "signatures": state.signatures}
-    entries, rejected = (state.totals.get(name, 0) for name in ("entries", "rejects"))
-    return Source(state.folder, said, True, entries, rejected, tables)
+    _rows_in(folder / "forks", Fork)
+    return Source(folder, found, _rows_in(folder / "verdicts", Judged), _rows_in(folder / "rejects", Reject))
 
 
 def _rows_in(folder: Path, table: type[Row]) -> int:

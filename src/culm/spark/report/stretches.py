@@ -93,27 +93,26 @@ def stretches(rows: pa.Table) -> pa.Table:
     if not number.all():
         raise CulmError(NO_ENTRY)
     copies = np.asarray(rows.column("copies").fill_null(0)).astype(np.int64)
-    author, authors = _encoded(rows.column("author"))
+    author, _ = encoded(rows.column("author"))
     verdict = _codes(rows.column("verdict"), VERDICTS, "verdict")
     payload = _codes(rows.column("payload"), STATES, "state of a payload")
-    at_reason, reasons = _encoded(rows.column("reason"))
-    words = [_words(reason) for reason in reasons]
-    named = {text: position for position, text in enumerate(words)}
-    reason = np.array([named[text] for text in words], np.int64)[at_reason]
-    forked = np.array([_fork(text) for text in reasons], np.uint64)[at_reason]
+    at_reason, reasons = encoded(rows.column("reason"))
+    told = [(_words(reason), _fork(reason)) for reason in reasons]
+    alike = {one: position for position, one in enumerate(told)}
+    reason = np.array([alike[one] for one in told], np.int64)[at_reason]
     sizes, found = magnitudes(number), magnitudes(np.maximum(copies, 0).astype(np.uint64))
     follows = number - np.arange(len(number), dtype=np.uint64)  # the same for numbers that follow each other
-    starts = begins(follows, author, log, verdict, payload, reason, forked, sizes, found)
+    starts = begins(follows, author, log, verdict, payload, reason, sizes, found)
     counts = np.diff(starts, append=len(number))
-    low, forked_at = number[starts], forked[starts]
+    low, forked_at = number[starts], np.array([position for _, position in told], np.uint64)[reason[starts]]
     columns = {
-        "author": pa.array(authors, pa.binary()).take(pa.array(author[starts])),
+        "author": rows.column("author").take(starts),
         "log": signed(log[starts]),
         "low": signed(low),
         "high": signed(low + (counts - 1).astype(np.uint64)),
         "verdict": verdict[starts],
         "payload": payload[starts],
-        "reason": pa.array(words, pa.string()).take(pa.array(reason[starts])),
+        "reason": pa.array([words for words, _ in told], pa.string()).take(reason[starts]),
         "magnitude": sizes[starts],
         "found": found[starts],
         "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
@@ -182,7 +181,7 @@ def _unsigned(column: pa.ChunkedArray) -> Numbers:
     return np.asarray(found)
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
+def encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
     """For each row the position of its value in the list of distinct values, in which null is one."""
     whole = column.combine_chunks().dictionary_encode("encode")
     return np.asarray(whole.indices).astype(np.int64), whole.dictionary.to_pylist()

@@ -17,7 +17,6 @@ from culm.bamboo import MAX_U64
 from culm.cli.command import make_parser
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, decode, read_range, write_range
-from culm.ranges.runs import Runs
 from culm.spark.plan import plan
 from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
 from culm.spark.plan.given import read_ranges, read_rows
@@ -255,7 +254,7 @@ def test_ranges_as_bytes_and_as_text(item: Range, as_text: bool) -> None:
     text = "; ".join(map(write_range, RangeSet([item]))) or "nothing"
     found = read_ranges(text if as_text else RangeSet([item]).encode())
     assert items_of([item], NEWEST, certificates=False) == items_of(found, NEWEST, certificates=False)
-    for first, last, content, _ in held_runs(found):
+    for (_, content, _), first, last in held_runs(found):
         piece = exact_range(first, last, content, (5, 9))
         assert piece == decode(piece.encode())
         piece = exact_range(first, last, content)
@@ -294,16 +293,14 @@ def test_what_cannot_be_held() -> None:
 
 def test_certificates_are_wanted_too() -> None:
     """With the metadata of an entry comes its certificate pool, as far as the range asks for it and it exists."""
-    item = {(8, 8, METADATA), (8, 8, PAYLOAD)}
-    below, above = {(1, 1, METADATA), (4, 4, METADATA)}, {(12, 13, METADATA)}
-    assert item | below | above == {run[:3] for run in wanted_runs([Range(8, 8)], up_to(20))}
-    assert item | below == {run[:3] for run in wanted_runs([Range(8, 8)], up_to(9))}
-    assert item == {run[:3] for run in wanted_runs([Range(8, 8, head_max=8, tail_min=8)], up_to(20))}
-
-
-def up_to(newest: int) -> dict[int, Runs]:
-    """All items of so many entries, as somebody holds them."""
-    return {content: Runs([(1, newest)]) for content in (METADATA, PAYLOAD)}
+    item = {(8, METADATA), (8, PAYLOAD)}
+    below, above = {(1, METADATA), (4, METADATA)}, {(12, METADATA), (13, METADATA)}
+    for wanted, newest, expected in (
+        (Range(8, 8), 20, item | below | above),
+        (Range(8, 8), 9, item | below),
+        (Range(8, 8, head_max=8, tail_min=8), 20, item),
+    ):
+        assert expected == {(first, name.content) for name, first, _ in wanted_runs([wanted], newest)}
 
 
 def test_an_open_range_wants_what_somebody_has() -> None:

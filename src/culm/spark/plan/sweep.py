@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from itertools import chain, combinations, compress
+from itertools import combinations, compress
 from typing import NamedTuple
 
 from culm.bamboo import MAX_U64
@@ -34,22 +34,24 @@ Sizes = tuple[int, int]
 """Sizes of payloads in bytes: the least that is wanted, and the first that is too large (0: none is)."""
 
 ANY_SIZE: Sizes = (0, 0)
-# What a mask is about: whether its peers want something or have it; the content; the sizes that are wanted.
-Name = tuple[bool, int, Sizes]
-Masks = Mapping[Name, int]
+_HAS, _OPEN, _CLOSED = range(3)  # Who has something; who wants what anybody has of it; who wants all of it.
 
 NOBODY = "nobody has it"
 SILENT = "who has it uploads nothing"
 """The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
 
 
-class Items(NamedTuple):
-    """A run of items: first and last number, both included, which item of each, and the sizes that are wanted."""
+class Name(NamedTuple):
+    """What a mask is about: who has something or wants it, which item, and the sizes that are wanted."""
 
-    first: int
-    last: int
+    kind: int
     content: int
     sizes: Sizes = ANY_SIZE
+
+
+Masks = Mapping[Name, int]
+Run = tuple[Name, int, int]
+"""A run of numbers, from the first to the last one, whose items a peer has or wants."""
 
 
 class Need(NamedTuple):
@@ -83,42 +85,34 @@ class _Masked(NamedTuple):
     reason: str
 
 
-def held_runs(ranges: Iterable[Range]) -> list[Items]:
+def held_runs(ranges: Iterable[Range]) -> list[Run]:
     """The runs that a peer holds; ``ValueError`` for ranges that cannot be held.
 
     Nobody holds an open range, since it has no end. What a range with sizes denotes depends on payloads that the
     planner does not see. Only the items of a range count as held, not its certificates.
     """
-    found: list[Items] = []
+    found: list[Run] = []
     for item in ranges:
         if item.is_open:
             raise ValueError("an open range cannot be held: give it an end")
         if item.least_size or item.size_limit:
             raise ValueError("what is held cannot be given by payload sizes: name the entries instead")
-        found += _runs(item, item.last)
+        found += _runs(item, item.last, _HAS)
     return found
 
 
-def wanted_runs(ranges: Iterable[Range], held: Mapping[int, Runs]) -> Iterator[Items]:
+def wanted_runs(ranges: Iterable[Range], newest: int) -> Iterator[Run]:
     """The runs that are wanted, with the certificates for them.
 
-    ``held``: the numbers that anybody holds, by content. An open range wants only these, and if it is sparse, it is the
-    path from the newest one.
+    ``newest`` is the greatest number that anybody holds of the log (0: none); open sparse ranges end there.
     """
-    newest = max((extent[1] for runs in held.values() if (extent := runs.extent)), default=0)
     for item in ranges:
-        certificates = Runs((seq, seq) for seq in item.certificates(newest))
-        runs = [*_runs(item, newest), *(Items(first, last, METADATA) for first, last in certificates)]
-        is_open = item.is_open or (item.end == MAX_U64 and not item.sparse)
-        for run in runs:
-            parts = [(run.first, run.last)]
-            if is_open:
-                missing = Runs(held[run.content].outside(run.first, run.last))
-                parts = missing.outside(run.first, run.last)
-            yield from (run._replace(first=first, last=last) for first, last in parts)
+        kind = _OPEN if item.is_open or (item.end == MAX_U64 and not item.sparse) else _CLOSED
+        yield from _runs(item, newest, kind)
+        yield from ((Name(kind, METADATA), seq, seq) for seq in item.certificates(newest))
 
 
-def _runs(item: Range, newest: int) -> Iterator[Items]:
+def _runs(item: Range, newest: int, kind: int) -> Iterator[Run]:
     """The items of a range as runs: the metadata, then the payloads without the forbidden ones."""
     if item.is_empty:
         return
@@ -126,10 +120,10 @@ def _runs(item: Range, newest: int) -> Iterator[Items]:
     forbidden = Runs((seq, seq) for seq in item.forbidden)
     for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
         if item.metadata:
-            yield Items(first, last, METADATA)
+            yield Name(kind, METADATA), first, last
         if item.payloads:
             for low, high in forbidden.outside(first, last):
-                yield Items(low, high, PAYLOAD, (item.least_size, item.size_limit))
+                yield Name(kind, PAYLOAD, (item.least_size, item.size_limit)), low, high
 
 
 def sweep(
@@ -161,16 +155,13 @@ def _cuts(
     peers: list[str], held: Mapping[str, Iterable[Range]], wanted: Mapping[str, Iterable[Range]]
 ) -> Iterator[tuple[int, Masks]]:
     """The cuts, ascending, each with the masks from there on. The last masks are empty, so all needs end."""
-    everything = {METADATA: Runs(), PAYLOAD: Runs()}
     has = {peer: held_runs(of_peer) for peer, of_peer in held.items()}
-    for run in chain.from_iterable(has.values()):
-        everything[run.content].add(run.first, run.last)
+    newest = max((last for of_peer in has.values() for _, _, last in of_peer), default=0)
     changes: defaultdict[int, list[tuple[Name, int]]] = defaultdict(list)
     for at, peer in enumerate(peers):
         runs: defaultdict[Name, Runs] = defaultdict(Runs)
-        for wants, of_peer in ((False, has.get(peer, ())), (True, wanted_runs(wanted.get(peer, ()), everything))):
-            for run in of_peer:
-                runs[wants, run.content, run.sizes].add(run.first, run.last)
+        for name, first, last in (*has.get(peer, ()), *wanted_runs(wanted.get(peer, ()), newest)):
+            runs[name].add(first, last)
         for name, merged in runs.items():
             for first, last in merged:  # The peer's bit flips where a run begins, and again behind its end.
                 changes[first].append((name, 1 << at))
@@ -188,36 +179,41 @@ def _needs(masks: Masks, able: int) -> list[_Masked]:
     Metadata and payload are one need where the same peers lack both and the same peers can give both, because that
     makes fewer transfers. Otherwise they are two, so that each can come from any peer that has it.
     """
-    givers, has, reason = _givers(masks, METADATA, able)
-    left = masks.get((True, METADATA, ANY_SIZE), 0) & ~has
-    holders, has, why = _givers(masks, PAYLOAD, able)
+    givers, wanted, reason = _lacking(masks, METADATA, able)
+    left = wanted.get(ANY_SIZE, 0)
+    holders, wanted, why = _lacking(masks, PAYLOAD, able)
     found = []
-    for sizes, wants in _payloads(masks):
-        wanters = wants & ~has
+    for sizes, wanters in _apart(wanted):
         both = wanters & left if (holders, why) == (givers, reason) else 0
-        left, wanters = left & ~both, wanters & ~both
-        found += [_Masked(WHOLE, sizes, holders, both, why), _Masked(PAYLOAD, sizes, holders, wanters, why)]
+        left &= ~both
+        found += [_Masked(WHOLE, sizes, holders, both, why), _Masked(PAYLOAD, sizes, holders, wanters & ~both, why)]
     found.append(_Masked(METADATA, ANY_SIZE, givers, left, reason))
     return [need for need in found if need.wanters]
 
 
-def _givers(masks: Masks, content: int, able: int) -> tuple[int, int, str]:
-    """Who can give something, who has it, and why nobody can give it."""
-    has = masks.get((False, content, ANY_SIZE), 0)
-    return has & able, has, "" if has & able else SILENT if has else NOBODY
+def _lacking(masks: Masks, content: int, able: int) -> tuple[int, dict[Sizes, int], str]:
+    """Who can give something, who lacks it by the sizes that are wanted, and why nobody can give it.
+
+    What nobody has, open ranges do not want.
+    """
+    has = masks.get(Name(_HAS, content), 0)
+    lacking: defaultdict[Sizes, int] = defaultdict(int)
+    for (kind, of, sizes), mask in masks.items():
+        if of == content and mask and (kind == _CLOSED or (kind == _OPEN and has)):
+            lacking[sizes] |= mask & ~has
+    return has & able, lacking, "" if has & able else SILENT if has else NOBODY
 
 
-def _payloads(masks: Masks) -> list[tuple[Sizes, int]]:
-    """By sizes who wants payloads; every peer under one kind of sizes.
+def _apart(lacking: dict[Sizes, int]) -> list[tuple[Sizes, int]]:
+    """Who lacks payloads, every peer under one kind of sizes.
 
     A peer that wants a payload by several kinds would otherwise be sent it several times. It goes under the smallest
     kind that includes all of them.
     """
-    found = {sizes: mask for (wants, content, sizes), mask in masks.items() if mask and wants and content == PAYLOAD}
-    while clash := next((two for two in combinations(found, 2) if found[two[0]] & found[two[1]]), None):
+    while clash := next((two for two in combinations(lacking, 2) if lacking[two[0]] & lacking[two[1]]), None):
         one, other = clash
-        both = found[one] & found[other]
-        found |= {one: found[one] & ~both, other: found[other] & ~both}
+        both = lacking[one] & lacking[other]
+        lacking |= {one: lacking[one] & ~both, other: lacking[other] & ~both}
         wide = min(one[0], other[0]), upper(one[1], other[1])
-        found[wide] = found.get(wide, 0) | both
-    return sorted(found.items())
+        lacking[wide] = lacking.get(wide, 0) | both
+    return sorted(lacking.items())

@@ -300,7 +300,7 @@ def test_certificates_are_wanted_too() -> None:
         (Range(8, 8), 9, item | below),
         (Range(8, 8, head_max=8, tail_min=8), 20, item),
     ):
-        assert expected == {(first, name.content) for name, first, _ in wanted_runs([wanted], newest)}
+        assert expected == {(first, content) for (_, content, _), first, _ in wanted_runs([wanted], newest)}
 
 
 def test_an_open_range_wants_what_somebody_has() -> None:

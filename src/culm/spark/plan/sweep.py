@@ -41,15 +41,13 @@ SILENT = "who has it uploads nothing"
 """The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
 
 
-class Name(NamedTuple):
-    """What a mask is about: who has something or wants it, which item, and the sizes that are wanted."""
-
-    kind: int
-    content: int
-    sizes: Sizes = ANY_SIZE
-
-
+# What a mask is about: one of these kinds, the item, and the sizes that are wanted. Plain tuples, because a sweep looks
+# masks up at each cut.
+Name = tuple[int, int, Sizes]
 Masks = Mapping[Name, int]
+# A need while its peers are masks: content, sizes, holders, wanters, reason.
+_Masked = tuple[int, Sizes, int, int, str]
+
 Run = tuple[Name, int, int]
 """A run of numbers, from the first to the last one, whose items a peer has or wants."""
 
@@ -73,16 +71,6 @@ class Need(NamedTuple):
     def entries(self) -> int:
         """How many sequence numbers the stretch has."""
         return self.last - self.first + 1
-
-
-class _Masked(NamedTuple):
-    """A need while its peers are masks."""
-
-    content: int
-    sizes: Sizes
-    holders: int
-    wanters: int
-    reason: str
 
 
 def held_runs(ranges: Iterable[Range]) -> list[Run]:
@@ -109,7 +97,7 @@ def wanted_runs(ranges: Iterable[Range], newest: int) -> Iterator[Run]:
     for item in ranges:
         kind = _OPEN if item.is_open or (item.end == MAX_U64 and not item.sparse) else _CLOSED
         yield from _runs(item, newest, kind)
-        yield from ((Name(kind, METADATA), seq, seq) for seq in item.certificates(newest))
+        yield from (((kind, METADATA, ANY_SIZE), seq, seq) for seq in item.certificates(newest))
 
 
 def _runs(item: Range, newest: int, kind: int) -> Iterator[Run]:
@@ -120,10 +108,10 @@ def _runs(item: Range, newest: int, kind: int) -> Iterator[Run]:
     forbidden = Runs((seq, seq) for seq in item.forbidden)
     for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
         if item.metadata:
-            yield Name(kind, METADATA), first, last
+            yield (kind, METADATA, ANY_SIZE), first, last
         if item.payloads:
             for low, high in forbidden.outside(first, last):
-                yield Name(kind, PAYLOAD, (item.least_size, item.size_limit)), low, high
+                yield (kind, PAYLOAD, (item.least_size, item.size_limit)), low, high
 
 
 def sweep(
@@ -182,13 +170,17 @@ def _needs(masks: Masks, able: int) -> list[_Masked]:
     givers, wanted, reason = _lacking(masks, METADATA, able)
     left = wanted.get(ANY_SIZE, 0)
     holders, wanted, why = _lacking(masks, PAYLOAD, able)
-    found = []
+    found: list[_Masked] = []
     for sizes, wanters in _apart(wanted):
         both = wanters & left if (holders, why) == (givers, reason) else 0
         left &= ~both
-        found += [_Masked(WHOLE, sizes, holders, both, why), _Masked(PAYLOAD, sizes, holders, wanters & ~both, why)]
-    found.append(_Masked(METADATA, ANY_SIZE, givers, left, reason))
-    return [need for need in found if need.wanters]
+        if both:
+            found.append((WHOLE, sizes, holders, both, why))
+        if wanters & ~both:
+            found.append((PAYLOAD, sizes, holders, wanters & ~both, why))
+    if left:
+        found.append((METADATA, ANY_SIZE, givers, left, reason))
+    return found
 
 
 def _lacking(masks: Masks, content: int, able: int) -> tuple[int, dict[Sizes, int], str]:
@@ -196,11 +188,11 @@ def _lacking(masks: Masks, content: int, able: int) -> tuple[int, dict[Sizes, in
 
     What nobody has, open ranges do not want.
     """
-    has = masks.get(Name(_HAS, content), 0)
-    lacking: defaultdict[Sizes, int] = defaultdict(int)
+    has = masks.get((_HAS, content, ANY_SIZE), 0)
+    lacking: dict[Sizes, int] = {}
     for (kind, of, sizes), mask in masks.items():
-        if of == content and mask and (kind == _CLOSED or (kind == _OPEN and has)):
-            lacking[sizes] |= mask & ~has
+        if mask and of == content and (kind == _CLOSED or (kind == _OPEN and has)):
+            lacking[sizes] = lacking.get(sizes, 0) | (mask & ~has)
     return has & able, lacking, "" if has & able else SILENT if has else NOBODY
 
 
@@ -210,6 +202,8 @@ def _apart(lacking: dict[Sizes, int]) -> list[tuple[Sizes, int]]:
     A peer that wants a payload by several kinds would otherwise be sent it several times. It goes under the smallest
     kind that includes all of them.
     """
+    if len(lacking) < 2:
+        return [*lacking.items()]
     while clash := next((two for two in combinations(lacking, 2) if lacking[two[0]] & lacking[two[1]]), None):
         one, other = clash
         both = lacking[one] & lacking[other]

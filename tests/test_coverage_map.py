@@ -83,11 +83,11 @@ TESTED_IN = {
     "spark/reading/test_scan": "spark.reading.found",
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
-    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.ranges"
-    " spark.plan.rows spark.plan.split spark.plan.sweep spark.plan.tables",
+    "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
+    " spark.plan.split spark.plan.sweep spark.plan.tables",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
     " spark.batches.records",
-    "spark/test_report": "spark.report.job spark.report.queries spark.report.source",
+    "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"

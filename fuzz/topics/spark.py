@@ -16,6 +16,7 @@ from culm.spark.batches.fields import Fields, padded, why_not
 from culm.spark.batches.payload import PayloadFrame
 from culm.spark.plan import rows as plan_rows
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given
+from culm.spark.plan.split import Splitter
 from culm.spark.plan.tables import Refused
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Part, Piece
@@ -234,7 +235,7 @@ def plan(data: bytes) -> None:
         list(batches(table, checked))
     kept = [row for row in checked if isinstance(row, plan_rows.Checked)]
     grouped = sorted(kept, key=attrgetter("bucket", "author", "log", "kind"))
-    counted = list(plan_rows.Pass(2, None, (300, 100)).count(grouped))
+    counted = list(plan_rows.Pass(Splitter(2, None), (300, 100)).count(grouped))
     assert all(int(row.amount) >= 0 for row in counted)
 
 

@@ -19,12 +19,11 @@ from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, decode, read_range, write_range
 from culm.spark.plan import plan
 from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
-from culm.spark.plan.given import read_rows
+from culm.spark.plan.given import read_ranges, read_rows
 from culm.spark.plan.job import run_plan
-from culm.spark.plan.ranges import METADATA, PAYLOAD, exact_range, held_runs, pack, read_ranges, unpack, wanted_runs
-from culm.spark.plan.rows import read_number
-from culm.spark.plan.split import Splitter, arcs_by_bucket
-from culm.spark.plan.sweep import NOBODY, SILENT, Demand, sweep
+from culm.spark.plan.rows import exact_range, read_number
+from culm.spark.plan.split import Line, Splitter, arcs_by_bucket
+from culm.spark.plan.sweep import METADATA, NOBODY, PAYLOAD, SILENT, Need, held_runs, sweep, wanted_runs
 from culm.wire.places import author_text
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ AUTHOR = bytes(range(32))
 TABLE = "peer STRING, author BINARY, log_id DECIMAL(20,0), ranges STRING"
 
 Item = tuple[int, int]  # number, content
-Moved = list[tuple[Demand, str, str, int, int, int]]  # demand, requester, source, round, first, last
+Moved = list[tuple[Need, str, str, int, int, int]]  # demand, requester, source, round, first, last
 
 
 # -- the core -------------------------------------------------------------------------------------------------------
@@ -80,21 +79,20 @@ def known(held: dict[str, list[Range]]) -> tuple[dict[str, set[Item]], int]:
     return items, max((seq for seq, _ in chain(*items.values())), default=0)
 
 
-def swept(held: dict[str, list[Range]], wanted: dict[str, list[Range]], silent: Sequence[str] = ()) -> Any:
-    """The sweep of a log."""
-    runs = {peer: held_runs(of_peer) for peer, of_peer in held.items()}
-    return sweep(runs, wanted, lambda peer: peer not in silent)
+def swept(
+    held: dict[str, list[Range]], wanted: dict[str, list[Range]], silent: Sequence[str] = ()
+) -> tuple[list[Need], list[Need]]:
+    """The sweep of a log: what somebody can give, and what nobody can."""
+    needs = sweep(held, wanted, lambda peer: peer not in silent, (0, 0))
+    return [need for need in needs if not need.reason], [need for need in needs if need.reason]
 
 
-def planned(demands: list[Demand], rounds: int, size: int = 10, buckets: int = 3, **limits: int) -> tuple[Moved, Any]:
+def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, **limits: int) -> tuple[Moved, Any]:
     """The whole core without Spark: demands in buckets, counted, shared out and split. Also the balance."""
+    demands = [demand._replace(size=size) for demand in demands]
     parts = [demands[at::buckets] for at in range(buckets)]
-    splitter = Splitter(rounds, lambda _peer: True, **limits)
-    counted = [
-        (at, key, amount)
-        for at, part in enumerate(parts)
-        for key, amount in splitter.count((demand, size) for demand in part)
-    ]
+    splitter = Splitter(rounds, None, **limits)
+    counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.count(part)]
     classes: dict[bytes, Class] = {}
     for _, key, amount in counted:
         before = classes[key.digest].amount if key.digest in classes else 0
@@ -103,9 +101,9 @@ def planned(demands: list[Demand], rounds: int, size: int = 10, buckets: int = 3
     arcs = arcs_by_bucket(counted, dict(zip(classes, found.shares, strict=True)))
     moved: Moved = []
     for at, part in enumerate(parts):
-        lines = splitter.lines(arcs.get(at, {}))
+        lines = {digest: Line(of_class) for digest, of_class in arcs.get(at, {}).items()}
         for demand in part:
-            for requester, source, round_, first, last in splitter.transfers(demand, size, lines):
+            for requester, source, round_, first, last in splitter.transfers(demand, lines):
                 moved.append((demand, requester, source, round_, first, last))
     return moved, found
 
@@ -134,7 +132,9 @@ def test_the_sweep_finds_just_what_is_lacking(held: dict[str, list[Range]], want
         for item in items_of([r for r in of_peer if r.end is not None], NEWEST, certificates=False)
         if not any(item in of_other for of_other in has.values())
     )
-    lost = Counter((lack.peer, item) for lack in unserved for item in parts_of(lack, lack.first, lack.last))
+    lost = Counter(
+        (peer, item) for lack in unserved for peer in lack.wanters for item in parts_of(lack, lack.first, lack.last)
+    )
     assert nowhere.keys() <= lost.keys()
     assert {NOBODY} >= {lack.reason for lack in unserved}
     assert not any(item in of_other for _, item in lost for of_other in has.values())
@@ -197,7 +197,7 @@ def test_classes_that_were_made_smaller_serve_everybody(
 
 def test_passing_on_relieves_the_only_source() -> None:
     """What one peer has and many want spreads like in a tree: the source gives one copy instead of all."""
-    demands = [Demand(1, 1000, 3, (0, 0), ("a",), ("b", "c", "d", "e"))]
+    demands = [Need(1, 1000, 3, (0, 0), ("a",), ("b", "c", "d", "e"))]
     loads = []
     for rounds in (1, 2):
         moved, found = planned(demands, rounds, buckets=1)
@@ -250,12 +250,11 @@ def test_the_largest_numbers() -> None:
 @settings(max_examples=50, deadline=None)
 @given(ranges(closed=True), st.booleans())
 def test_ranges_as_bytes_and_as_text(item: Range, as_text: bool) -> None:
-    """A row is read as it was written; what is held survives packing; a piece denotes its items and no certificates."""
+    """A row is read as it was written; a piece denotes its items and no certificates."""
     text = "; ".join(map(write_range, RangeSet([item]))) or "nothing"
     found = read_ranges(text if as_text else RangeSet([item]).encode())
     assert items_of([item], NEWEST, certificates=False) == items_of(found, NEWEST, certificates=False)
-    assert held_runs(found) == list(unpack(pack(held_runs(found))))
-    for first, last, content in held_runs(found):
+    for (_, content, _), first, last in held_runs(found):
         piece = exact_range(first, last, content, (5, 9))
         assert piece == decode(piece.encode())
         piece = exact_range(first, last, content)
@@ -265,7 +264,7 @@ def test_ranges_as_bytes_and_as_text(item: Range, as_text: bool) -> None:
 
 def piece_of(content: int) -> Any:
     """Something of this content."""
-    return Demand(1, 1, content, (0, 0), (), ())
+    return Need(1, 1, content, (0, 0), (), ())
 
 
 @pytest.mark.parametrize(
@@ -294,11 +293,22 @@ def test_what_cannot_be_held() -> None:
 
 def test_certificates_are_wanted_too() -> None:
     """With the metadata of an entry comes its certificate pool, as far as the range asks for it and it exists."""
-    item = {(8, 8, METADATA), (8, 8, PAYLOAD)}
-    below, above = {(1, 1, METADATA), (4, 4, METADATA)}, {(12, 13, METADATA)}
-    assert item | below | above == {run[:3] for run in wanted_runs([Range(8, 8)], newest=20)}
-    assert item | below == {run[:3] for run in wanted_runs([Range(8, 8)], newest=9)}
-    assert item == {run[:3] for run in wanted_runs([Range(8, 8, head_max=8, tail_min=8)], newest=20)}
+    item = {(8, METADATA), (8, PAYLOAD)}
+    below, above = {(1, METADATA), (4, METADATA)}, {(12, METADATA), (13, METADATA)}
+    for wanted, newest, expected in (
+        (Range(8, 8), 20, item | below | above),
+        (Range(8, 8), 9, item | below),
+        (Range(8, 8, head_max=8, tail_min=8), 20, item),
+    ):
+        assert expected == {(first, content) for (_, content, _), first, _ in wanted_runs([wanted], newest)}
+
+
+def test_an_open_range_wants_what_somebody_has() -> None:
+    """An open range leaves nothing unserved, since it is all that anybody has; its sizes do not count there."""
+    held = {"a": [Range(3, 5)], "b": [read_range("8..9 metadata")]}
+    demands, unserved = swept(held, {"c": [read_range("1.. max 10"), read_range("4..7 min 20 head 4 tail 7")]})
+    assert {(3, 3), (4, 5), (8, 9)} == {(need.first, need.last) for need in demands if need.content & METADATA}
+    assert [(6, 7, (20, 0))] == [(need.first, need.last, need.sizes) for need in unserved]
 
 
 def test_numbers_as_text() -> None:

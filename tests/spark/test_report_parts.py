@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
-from culm.spark.report import queries
-from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs
+from culm.spark.report import steps
+from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.job import completeness, growth, lengths
 from culm.spark.report.numbers import (
     CoverageNumbers,
@@ -27,9 +27,10 @@ from culm.spark.report.numbers import (
     ReasonNumbers,
     RejectNumbers,
 )
-from culm.spark.report.page import LogView, page, pieces, portions, share, short, shown
+from culm.spark.report.page import LogView, page, portions, share, short, shown
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
+from culm.spark.verification.steps import LOG
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict
@@ -47,7 +48,7 @@ def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
 def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
-    found = coverage(stretches(table), {(row["author"], row["log_id"]) for row in rows})
+    found = coverage(within(stretches(table), {(row["author"], row["log_id"]) for row in rows}))
     return list(columns.rows(CoverageNumbers, found.to_batches()))
 
 
@@ -93,7 +94,7 @@ def test_stretches_are_all_that_is_needed(rows: list[dict[str, Any]], parts: int
     parted = [pa.Table.from_pylist(rows[part::parts], READ) for part in range(parts)]
     found = pa.concat_tables([stretches(portion).cast(columns.schema(Stretch)) for portion in parted])
     whole = found.sort_by([("author", "ascending"), ("log", "ascending")]).combine_chunks()
-    made = list(columns.rows(LogNumbers, logs(whole).to_batches()))
+    made = list(columns.rows(LogNumbers, logs_of(whole).to_batches()))
     of = oracle.by_log(rows)
     assert {log: oracle.log_numbers(log, of[log]) for log in of} == {log[:2]: log for log in made}
     assert len(rows) == sum(row["high"] - row["low"] + 1 for row in found.to_pylist())
@@ -120,8 +121,8 @@ def test_spark_gives_steps_whole_logs(keys: list[tuple[int, int]], rows: int) ->
     keys.sort()
     given = {"author": [bytes([author]) for author, _ in keys], "log": [log for _, log in keys]}
     table = pa.table({"author": pa.array(given["author"], pa.binary()), "log": pa.array(given["log"], pa.int64())})
-    with mock.patch.object(queries, "_STEP_ROWS", rows):
-        found = list(queries._whole_logs(table.to_batches(max_chunksize=3)))
+    with mock.patch.object(steps, "_STEP_ROWS", rows):
+        found = list(steps._portions(table.to_batches(max_chunksize=3), LOG))
     assert given == (pa.Table.from_batches(found, table.schema)).to_pydict()
     ends = [(batch.slice(at, 1).to_pylist()[0]) for batch in found for at in (0, len(batch) - 1)]
     assert all(before != after for before, after in zip(ends[1::2], ends[2::2], strict=False))
@@ -131,7 +132,7 @@ def test_a_strip_is_drawn_to_scale() -> None:
     """Runs are as wide as they are long, equal neighbours are one shape, shares of a cell are parts of its height."""
 
     def drawn(held: Mapping[int, int]) -> LogView:
-        return LogView(log_row(b""), next(iter(pieces(strip_over(held)).values())))
+        return LogView(log_row(b""), strip_over(held))
 
     assert {"v": "M0 0h9600v24h-9600z"} == drawn(dict.fromkeys(range(1, 97), 0)).shapes
     halves = drawn(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))
@@ -141,8 +142,8 @@ def test_a_strip_is_drawn_to_scale() -> None:
     assert "M0 0h4700v24h-4700zM4900 0h4700v24h-4700z" == broken.shapes["v"]
     assert "z" in broken.shapes
     assert "9600" == broken.width
-    assert [f"{MAX_U64 - 2:,} (2 to {MAX_U64 - 1:,})"] == broken.left_out
-    assert [f"{MAX_U64 - 1:,} (1 to {MAX_U64 - 1:,})"] == drawn({MAX_U64: 0}).left_out
+    assert [(2, MAX_U64 - 1)] == broken.gaps
+    assert [(1, MAX_U64 - 1)] == drawn({MAX_U64: 0}).gaps
 
 
 @given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6), st.integers(24, 1000))

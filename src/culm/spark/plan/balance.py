@@ -135,9 +135,7 @@ class _Problem:
         The two differ by the classes that are not whole, which have to be given but have no part in the bound.
         """
         order = np.argsort(-ratio, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        last = np.maximum.reduceat(rank[self.peer], self.starts)
+        last = np.maximum.reduceat(np.argsort(order)[self.peer], self.starts)  # place of the least loaded member
         room = np.cumsum(self.capacity[order])
         aim = np.cumsum(np.bincount(last, self.amount, len(order))) / room
         bounds = np.cumsum(np.bincount(last, self.amount * self.is_whole, len(order))) / room
@@ -231,17 +229,17 @@ def _whole_bytes(problem: _Problem, part: Floats) -> list[list[int]]:
     small = _SMALL * float(left.max())
     shares: list[list[int]] = [[] for _ in problem.classes]
     for at in sorted(range(len(shares)), key=lambda at: -problem.classes[at].amount):
-        item, start = problem.classes[at], int(problem.starts[at])
-        peers = problem.peer[start : start + len(item.members)]
-        kept = part[start : start + len(peers)] * len(peers) >= _LEAST_SHARE
+        amount, start = problem.classes[at].amount, int(problem.starts[at])
+        rows = slice(start, start + len(problem.classes[at].members))
+        peers, of_class = problem.peer[rows], part[rows]
+        given = np.where(of_class * len(of_class) >= _LEAST_SHARE, of_class, 0.0)
         capacity = problem.capacity[peers]
-        if item.amount <= small * float(capacity[kept].min()):
-            share = [0] * len(peers)
-            share[int(np.argmax(np.where(kept, left[peers], -np.inf)))] = item.amount
+        if amount <= small * float(capacity[given > 0].min()):
+            shares[at] = [0] * len(peers)
+            shares[at][int(np.argmax(np.where(given > 0, left[peers], -np.inf)))] = amount
         else:
-            share = _cut(item.amount, np.where(kept, part[start : start + len(peers)], 0.0).tolist())
-        left[peers] -= np.array(share, np.float64) / capacity
-        shares[at] = share
+            shares[at] = _cut(amount, given.tolist())
+        left[peers] -= np.array(shares[at], np.float64) / capacity
     return shares
 
 

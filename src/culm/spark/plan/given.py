@@ -2,6 +2,10 @@
 
 Wrong columns are an error before anything else is done, because they are the user's mistake. A single row that cannot
 be read is not: it becomes a reject, because tables of millions of rows often have some.
+
+A row has a *range set*: the bytes of ``culm.ranges.RangeSet.encode()``, or text, one range or several with ``;``
+between them. Ranges are read one by one and never merged into a ``RangeSet``. A set that grows too large merges ranges
+that do not touch, which denotes more than before; a peer would then be taken to hold what it lacks.
 """
 
 from __future__ import annotations
@@ -13,11 +17,12 @@ from typing import NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from culm.bamboo import decode_varu64
 from culm.bamboo.entry import AUTHOR_BYTES
-from culm.errors import ConfigError
-from culm.ranges import Range, decode
+from culm.errors import ConfigError, EncodingError
+from culm.ranges import Range, decode, read_range
+from culm.ranges.encoding import decode_prefix
 from culm.spark.plan.balance import PeerTerms
-from culm.spark.plan.ranges import MAX_FORBIDDEN_BYTES, read_ranges
 from culm.spark.runtime.columns import types
 from culm.spark.runtime.onspark import fitted
 from culm.spark.runtime.output import place_of
@@ -25,6 +30,13 @@ from culm.wire.places import parse_author, parse_number
 
 N = TypeVar("N", int, float)
 SIZES, HAVE, WANT, REQUESTS = "sizes", "have", "want", "requests"  # the tables
+
+# Ranges in one row. It bounds what one row can cost a worker; a peer that holds more of a log has several rows.
+MAX_RANGES = 65_536
+
+# Bytes of the forbidden numbers of one range. Far more than a peer may send in a message, because a row comes from the
+# user's own table and not from a stranger; a bound all the same, so that a damaged row cannot fill the memory.
+MAX_FORBIDDEN_BYTES = 1 << 20
 
 _TEXT, _BYTES = "string", "binary|string"
 _WHOLE = r"string|(tiny|small|big)?int|decimal\(\d+,0\)"
@@ -82,6 +94,22 @@ class Given(NamedTuple):
         whose = self.author_text if self.author is None else self.author.hex()
         value = self.range if self.ranges is None else self.ranges
         return self.peer, whose, self.log_id, self.ranges_text if value is None else value.hex()
+
+
+def read_ranges(value: bytes | str) -> list[Range]:
+    """The ranges of a row; ``EncodingError`` or ``ConfigError`` if it has none that can be read."""
+    if isinstance(value, str):
+        return [read_range(part) for part in value.split(";")]
+    count, at = decode_varu64(value)
+    if count > MAX_RANGES:
+        raise EncodingError(f"{count} ranges in one row; accepted: at most {MAX_RANGES}, use several rows", 0)
+    ranges = []
+    for _ in range(count):
+        item, at = decode_prefix(value, at, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)
+        ranges.append(item)
+    if at != len(value):
+        raise EncodingError(f"{len(value) - at} bytes behind the ranges", at)
+    return ranges
 
 
 def read_rows(spark: SparkSession, path: Path) -> DataFrame:

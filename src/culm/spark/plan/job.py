@@ -15,8 +15,8 @@ with ``;`` between several.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
@@ -25,13 +25,13 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
-from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
+from culm.spark.plan.balance import Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
 from culm.spark.plan.rows import Checked, Counted, Pass, check, read_counted
-from culm.spark.plan.split import Key, arcs_by_bucket
-from culm.spark.plan.tables import TABLES, Moved, Plan, PlanSummary, Refused, Transfer, Unserved, loads
-from culm.spark.runtime.columns import rows, types
-from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
+from culm.spark.plan.split import Key, Splitter, arcs_by_bucket
+from culm.spark.plan.tables import TABLES, Plan, PlanSummary, Refused, Transfer, Unserved, loads
+from culm.spark.runtime.columns import rows
+from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import job
 
 
@@ -57,9 +57,8 @@ def run_plan(
     for path in inputs.values():
         if not path.exists():
             raise ConfigError(f"{path}: there is no such file or folder")
-    reads = inputs.values()
     with (
-        job("plan", output, reads, mode=settings, overwrite=overwrite, progress=progress) as run,
+        job("plan", output, inputs.values(), mode=settings, overwrite=overwrite, progress=progress) as run,
         run.spark(master) as spark,
     ):
         tables: dict[str, Any] = {name: read_rows(spark, path) for name, path in inputs.items()}
@@ -126,41 +125,25 @@ def plan(
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
     default = capacity if has_capacities else 1
     serving = None if default else {name for name, term in terms.items() if term.capacity}
-    settings = (min(rounds, 2), serving, (metadata_bytes, payload_bytes))
-    classes = grouped.map(Pass(*settings).count, Counted).batches(*Counted._fields)
-    counted = read_counted(rows(Counted, classes))
-    shares, found = _share(counted, terms, default, 1.0 if has_capacities else None)
-    splitting = Pass(*settings, arcs_by_bucket(counted, shares)).split
-    transfers, unserved = grouped.keep(splitting, Transfer, Unserved)
-    nothing = {"gives": 0, "gets": 0}
-    listed = fitted(spark.createDataFrame([*terms], "STRING").toDF("peer"), types(Moved), **nothing)
-    idle = grouped.where("peer").select(Moved, **nothing).union(SparkTable(engine, Moved, listed))
-    moved = loads(transfers, idle, terms, (default or 0) if has_capacities else None)
+    first = Pass(Splitter(min(rounds, 2), serving), (metadata_bytes, payload_bytes))
+    counted = read_counted(rows(Counted, grouped.map(first.count, Counted).batches(*Counted._fields)))
+    amounts = Counter[Key]()
+    for _, key, amount in counted:
+        amounts[key] += amount
+    keys = sorted(amounts)
+    classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
+    everyone = defaultdict(lambda: PeerTerms(default or 1), terms)
+    found = balance(classes, everyone, limit=1.0 if has_capacities else None)
+    shares = {key.digest: share for key, share in zip(keys, found.shares, strict=True)}
+    second = replace(first, arcs=arcs_by_bucket(counted, shares))
+    transfers, unserved = map(frame_of, grouped.keep(second.split, Transfer, Unserved))
+    named = frame_of(grouped.where("peer")).select("peer")
     return Plan(
-        transfers=frame_of(transfers),
-        unserved=frame_of(unserved),
-        loads=frame_of(moved),
+        transfers=transfers,
+        unserved=unserved,
+        loads=loads(transfers, named, terms, (default or 0) if has_capacities else None),
         rejects=frame_of(refused),
         balance=found,
-        bytes_bound=sum(amount for _, _, amount in counted),
-        has_capacities=has_capacities,
+        bytes_bound=amounts.total(),
         classes=len(shares),
     )
-
-
-def _share(
-    counted: list[tuple[int, Key, int]], terms: Mapping[str, PeerTerms], default: int | None, limit: float | None
-) -> tuple[dict[bytes, list[int]], Balance]:
-    """The shares of each class by its digest, and the balance with its bounds; each class is summed over all buckets.
-
-    ``default``: the capacity of peers without terms. ``limit``: as for ``balance``.
-    """
-    keys, amounts = {}, Counter[bytes]()
-    for _, key, amount in counted:
-        keys[key.digest] = key
-        amounts[key.digest] += amount
-    ordered = [keys[digest] for digest in sorted(keys)]
-    classes = [Class(key.members, amounts[key.digest], key.is_whole) for key in ordered]
-    names = {name for item in classes for name in item.members}
-    found = balance(classes, {name: terms.get(name, PeerTerms(default or 1)) for name in names}, limit=limit)
-    return {key.digest: share for key, share in zip(ordered, found.shares, strict=True)}, found

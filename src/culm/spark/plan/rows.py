@@ -8,11 +8,14 @@ the first one has to be kept but its counts.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import blake2b
 from itertools import groupby
+from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,21 +23,20 @@ from culm.bamboo import encode_varu64
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
-from culm.spark.plan.given import HAVE, SIZES, WANT, Given
-from culm.spark.plan.ranges import METADATA, PAYLOAD, Held, Sizes, exact_range, held_runs, pack, read_ranges, unpack
-from culm.spark.plan.split import Arcs, Key, Lines, Splitter
-from culm.spark.plan.sweep import Demand, sweep
-from culm.spark.plan.sweep import Unserved as Lacked
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given, read_ranges
+from culm.spark.plan.split import Arcs, Key, Line, Splitter
+from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Need, Sizes, held_runs, sweep
 from culm.spark.plan.tables import Refused, Transfer, Unserved
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import from_sql, to_sql
+from culm.types import Log
 
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
 
 
 class Checked(NamedTuple):
-    """A row that could be read. ``ranges``: packed runs of what is held, or the encoded ranges that are wanted."""
+    """A row that could be read. ``ranges``: an encoded set of ranges."""
 
     bucket: int
     author: bytes
@@ -81,8 +83,10 @@ def _checked(row: Given, buckets: int) -> Checked:
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
     found = row.read_ranges()
+    if row.given == HAVE:
+        held_runs(found)
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
-    return Checked(*place, row.peer, pack(held_runs(found)) if row.given == HAVE else encoded, None, None)
+    return Checked(*place, row.peer, encoded, None, None)
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
@@ -90,13 +94,24 @@ def read_number(text: str | None, name: str, most: int) -> int:
 
     Tables hold means of sizes, so fractions are common; rounding up keeps a size above 0 where it is.
     """
-    whole, _, fraction = (text or "").partition(".")
-    if not (whole.isascii() and whole.isdigit()) or (fraction and not (fraction.isascii() and fraction.isdigit())):
+    if text is None or not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
         raise ValueError(f"{text!r} is not {name}" if text is not None else f"a row without {name}")
-    number = int(whole) + (int(fraction or "0") > 0)
+    number = Decimal(text)
     if number > most:
         raise ValueError(f"{text} is too large for {name}")
-    return number
+    return ceil(number)
+
+
+def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) -> Range:
+    """A closed range that denotes exactly these items and no certificates.
+
+    ``head`` and ``tail`` of the range are set to its ends, which leaves no room for certificates: their numbers are
+    wanted, too, but stand in ranges of their own.
+    """
+    metadata, payloads = bool(content & METADATA), bool(content & PAYLOAD)
+    least, limit = sizes if payloads else ANY_SIZE
+    head, tail = (first, last) if metadata else (0, 0)
+    return Range.trusted(first, last, first == last, metadata, payloads, least, limit, (), head, tail)
 
 
 # -- log by log -----------------------------------------------------------------------------------------------------
@@ -106,92 +121,55 @@ def read_number(text: str | None, name: str, most: int) -> int:
 class Pass:
     """One of the two passes over the buckets, with the settings that are not in the rows.
 
-    ``rounds``: 1 or 2 (``culm.spark.plan.split``). ``serving``: the peers that upload; None: all do. ``sizes``: bytes
-    of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass, the shares in each
-    bucket; they are sent to the workers with the job.
+    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass,
+    the shares in each bucket; they are sent to the workers with the job.
     """
 
-    rounds: int
-    serving: Collection[str] | None
+    splitter: Splitter
     sizes: tuple[int, int]
     arcs: Mapping[int, dict[bytes, Arcs]] = field(default_factory=dict)
 
     def count(self, rows: Iterable[Checked]) -> Iterator[Counted]:
         """The first pass, over rows sorted by bucket and log."""
-        splitter = Splitter(self.rounds, self._serves)
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            demands = ((demand, log.size(demand.content)) for log in self._logs(of_bucket) for demand in log.demands)
-            for key, amount in splitter.count(demands):
+            served = (need for _, needs in self._logs(of_bucket) for need in needs if not need.reason)
+            for key, amount in self.splitter.count(served):
                 yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
     def split(self, rows: Iterable[Checked]) -> Iterator[Transfer | Unserved]:
         """The second pass, over rows in the same order."""
-        splitter = Splitter(self.rounds, self._serves)
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            lines = splitter.lines(self.arcs.get(bucket, {}))
-            for log in self._logs(of_bucket):
-                yield from log.transfers(splitter, lines)
-                for item in log.unserved:
-                    piece, entries = _range(item.first, item.last, item.content, item.sizes)
-                    yield Unserved(item.peer, *log.place, piece, entries, item.reason)
+            lines = {digest: Line(arcs) for digest, arcs in self.arcs.get(bucket, {}).items()}
+            for log, needs in self._logs(of_bucket):
+                yield from self._transfers(log, (need for need in needs if not need.reason), lines)
+                for need in needs:
+                    if need.reason:
+                        piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
+                        yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
 
-    def _logs(self, rows: Iterable[Checked]) -> Iterator[_Log]:
+    def _logs(self, rows: Iterable[Checked]) -> Iterator[tuple[Log, list[Need]]]:
         for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
             sizes = self.sizes
-            held: defaultdict[str, list[Held]] = defaultdict(list)
+            held: defaultdict[str, list[Range]] = defaultdict(list)
             wanted: defaultdict[str, list[Range]] = defaultdict(list)
             for row in of_log:
                 if row.peer is None or row.ranges is None:
                     sizes = row.metadata_bytes or 0, row.payload_bytes or 0
-                elif _KINDS[row.kind] == HAVE:
-                    held[row.peer] += unpack(row.ranges)
                 else:
-                    wanted[row.peer] += read_ranges(row.ranges)
+                    (held if _KINDS[row.kind] == HAVE else wanted)[row.peer] += read_ranges(row.ranges)
             if wanted:
-                yield _Log((author, from_sql(log)), sizes, *sweep(held, wanted, self._serves))
+                yield (author, from_sql(log)), sweep(held, wanted, self.splitter.serves, sizes)
 
-    def _serves(self, peer: str) -> bool:
-        return self.serving is None or peer in self.serving
-
-
-class _Log(NamedTuple):
-    """One swept log. ``place``: author and log id; ``sizes``: bytes of an entry's metadata and of its payload."""
-
-    place: tuple[bytes, int]
-    sizes: tuple[int, int]
-    demands: list[Demand]
-    unserved: list[Lacked]
-
-    def size(self, content: int) -> int:
-        """Bytes of an entry if only ``content`` is moved: its metadata, its payload, or both."""
-        metadata, payload = self.sizes
-        return (metadata if content & METADATA else 0) + (payload if content & PAYLOAD else 0)
-
-    def transfers(self, splitter: Splitter, lines: Lines) -> Iterator[Transfer]:
-        """The transfers. Neighbouring ones that differ in nothing else are put together into one row."""
-        runs: defaultdict[_Way, Runs] = defaultdict(Runs)
-        for demand in self.demands:
-            for requester, source, round_, first, last in splitter.transfers(demand, self.size(demand.content), lines):
-                runs[_Way(requester, source, round_, demand.content, demand.sizes)].add(first, last)
-        for way, of_way in sorted(runs.items()):
+    def _transfers(self, log: Log, needs: Iterable[Need], lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
+        """The transfers of a log. Neighbouring ones that differ in nothing else are put together into one row."""
+        runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
+        for need in needs:
+            for requester, source, round_, first, last in self.splitter.transfers(need, lines):
+                runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
+        for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
             for first, last in of_way:
-                piece, entries = _range(first, last, way.content, way.sizes)
-                moved = entries * self.size(way.content)
-                yield Transfer(way.requester, way.source, *self.place, way.round, piece, entries, moved)
-
-
-class _Way(NamedTuple):
-    """What neighbouring transfers must have in common to be one row."""
-
-    requester: str
-    source: str
-    round: int
-    content: int
-    sizes: Sizes
-
-
-def _range(first: int, last: int, content: int, sizes: Sizes) -> tuple[bytes, int]:
-    return exact_range(first, last, content, sizes).encode(), last - first + 1
+                piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
+                yield Transfer(requester, source, *log, round_, piece, entries, entries * size)
 
 
 def read_counted(rows: Iterable[Counted]) -> list[tuple[int, Key, int]]:

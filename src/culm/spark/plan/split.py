@@ -27,13 +27,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from culm.spark.plan.sweep import Demand
+from culm.spark.plan.sweep import Need
 
 # Peers of a class. A class with more keeps this many, as if drawn by lot: that balances well, and rows stay small.
 MOST_MEMBERS = 4096
@@ -51,6 +51,9 @@ _KNOWN = 100_000  # Classes that a worker remembers. It only saves hashing; the 
 Arcs = list[tuple[str, int]]
 """The peers of a class in a bucket, in order, with the bytes that each gives."""
 
+Part = tuple[str, int, int]
+"""Who gives items, and the first and the last of them."""
+
 Transfer = tuple[str, str, int, int, int]
 """Who fetches items, from whom, in which round (1 or 2), and the first and the last of the items."""
 
@@ -64,10 +67,17 @@ class Key(NamedTuple):
 
 
 @lru_cache(_KNOWN)
-def _key_of(work: bytes, peers: tuple[str, ...], most: int) -> Key:
-    """The class of some work that these peers, in order, can do; at most so many of them are kept."""
-    kept = _drawn(peers, most, work)
-    return _key(work, kept, is_whole=len(kept) == len(peers))
+def _key(work: bytes, peers: tuple[str, ...], most: int, salt: bytes, *, is_whole: bool = True) -> Key:
+    """The class of some work that these peers, in order, can do.
+
+    At most so many of them are kept, as if drawn by lot, but the same ones each time: by hashes of their names and a
+    salt.
+    """
+    if len(peers) > most:
+        by_lot = sorted(peers, key=lambda peer: blake2b(salt + peer.encode(), digest_size=8).digest())
+        peers, is_whole = tuple(sorted(by_lot[:most])), False
+    text = json.dumps([work.decode(), is_whole, *peers])
+    return Key(blake2b(text.encode(), digest_size=16).digest(), peers, is_whole)
 
 
 def _pair_of(key: Key) -> Key:
@@ -75,109 +85,89 @@ def _pair_of(key: Key) -> Key:
 
     A choice between two peers is enough to balance well, and there are few different pairs.
     """
-    return _key(b"pair", _drawn(key.members, 2, key.digest), is_whole=False)
-
-
-def _key(work: bytes, members: tuple[str, ...], *, is_whole: bool) -> Key:
-    text = json.dumps([work.decode(), is_whole, *members])
-    return Key(blake2b(text.encode(), digest_size=16).digest(), members, is_whole)
-
-
-def _drawn(peers: tuple[str, ...], count: int, salt: bytes) -> tuple[str, ...]:
-    """``count`` of the peers, as if drawn by lot, but the same ones each time: by hashes of their names and a salt."""
-    if len(peers) <= count:
-        return peers
-    by_lot = sorted(peers, key=lambda peer: blake2b(salt + peer.encode(), digest_size=8).digest())
-    return tuple(sorted(by_lot[:count]))
+    return _key(b"pair", key.members, 2, key.digest, is_whole=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Turns demands into classes in the first pass, and into transfers in the second.
+    """Turns what can be served into classes in the first pass, and into transfers in the second.
 
-    ``serves``: whether a peer uploads anything.
+    ``rounds``: 1 or 2. ``serving``: the peers that upload; None: all do.
     """
 
     rounds: int
-    serves: Callable[[str], bool]
+    serving: Collection[str] | None
     most_members: int = MOST_MEMBERS
     most_classes: int = MOST_CLASSES
 
-    # -- counting ------------------------------------------------------------------------------------------------
+    def serves(self, peer: str) -> bool:
+        """Whether a peer uploads anything."""
+        return self.serving is None or peer in self.serving
 
-    def count(self, demands: Iterable[tuple[Demand, int]]) -> list[tuple[Key, int]]:
-        """The classes of a bucket's demands (each with the bytes of an entry) and their bytes, in a fixed order."""
+    def count(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
+        """The classes of a bucket's needs and their bytes, in a fixed order."""
         amounts: Counter[Key] = Counter()
-        for demand, size in demands:
-            for key, unit in self._work(demand, size):
-                amounts[key] += unit * demand.entries
+        for need in needs:
+            for key, unit in self._work(need):
+                amounts[key] += unit * need.entries
         ranked = sorted(amounts, key=lambda key: (-amounts[key], key.digest))
         kept = Counter({key: amounts[key] for key in ranked[: self.most_classes]})
         for key in ranked[self.most_classes :]:
             kept[_pair_of(key)] += amounts[key]
         return sorted(kept.items())
 
-    def _work(self, demand: Demand, size: int) -> Iterator[tuple[Key, int]]:
-        """The classes of a demand, each with the bytes that an entry adds to it."""
-        if self.rounds == 1:
-            yield self._key(_FIRST, demand.holders), size * len(demand.wanters)
-            return
-        yield self._key(_FIRST, demand.holders), size
-        if len(demand.wanters) > 1:
-            yield self._key(_OTHERS, self._distributors(demand)), size * (len(demand.wanters) - 1)
+    def _work(self, need: Need) -> Iterator[tuple[Key, int]]:
+        """The classes of a need, each with the bytes that an entry adds to it."""
+        copies = len(need.wanters) if self.rounds == 1 else 1
+        yield self._key(_FIRST, need.holders), need.size * copies
+        if len(need.wanters) > copies:
+            yield self._key(_OTHERS, self._distributors(need)), need.size * (len(need.wanters) - copies)
 
     def _key(self, work: bytes, peers: tuple[str, ...]) -> Key:
-        return _key_of(work, peers, self.most_members)
+        return _key(work, peers, self.most_members, work)
 
-    def _distributors(self, demand: Demand) -> tuple[str, ...]:
-        return tuple(sorted({*demand.holders, *filter(self.serves, demand.wanters)}))
+    def _distributors(self, need: Need) -> tuple[str, ...]:
+        return tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
 
-    # -- splitting -----------------------------------------------------------------------------------------------
+    def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
+        """The transfers of a need.
 
-    def lines(self, arcs: Mapping[bytes, Arcs]) -> Lines:
-        """The lines of a bucket's classes. Demands must take from them in the order in which they were counted."""
-        return {digest: _Line(arc) for digest, arc in arcs.items()}
+        The lines are those of the bucket's classes. The needs must take from them in the order in which they were
+        counted.
+        """
 
-    def transfers(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
-        """The transfers of a demand; ``size`` is the size of an entry in bytes."""
-        return self._direct(demand, size, lines) if self.rounds == 1 else self._relayed(demand, size, lines)
+        def take(work: bytes, peers: tuple[str, ...], first: int, last: int, size: int) -> Iterator[Part]:
+            key = self._key(work, peers)
+            return (lines.get(key.digest) or lines[_pair_of(key).digest]).take(first, last, size)
 
-    def _line(self, lines: Lines, work: bytes, peers: tuple[str, ...]) -> _Line:
-        key = self._key(work, peers)
-        return lines.get(key.digest) or lines[_pair_of(key).digest]
-
-    def _direct(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
-        line = self._line(lines, _FIRST, demand.holders)
-        for wanter in demand.wanters:
-            for source, first, last in line.take(demand.first, demand.last, size):
-                yield wanter, source, 1, first, last
-
-    def _relayed(self, demand: Demand, size: int, lines: Lines) -> Iterator[Transfer]:
-        wanters = demand.wanters
-        first_copies = self._line(lines, _FIRST, demand.holders)
-        pieces: Iterable[tuple[str, int, int]] = [(wanters[0], demand.first, demand.last)]
+        wanters = need.wanters
+        if self.rounds == 1:
+            for wanter in wanters:
+                for source, first, last in take(_FIRST, need.holders, need.first, need.last, need.size):
+                    yield wanter, source, 1, first, last
+            return
+        pieces: Iterable[Part] = [(wanters[0], need.first, need.last)]
         if len(wanters) > 1:
-            others = self._line(lines, _OTHERS, self._distributors(demand))
-            pieces = others.take(demand.first, demand.last, size * (len(wanters) - 1))
+            others = self._distributors(need)
+            pieces = take(_OTHERS, others, need.first, need.last, need.size * (len(wanters) - 1))
         for giver, first, last in pieces:
             is_relay = giver in wanters
             receiver = giver if is_relay else wanters[first % len(wanters)]
-            for source, low, high in first_copies.take(first, last, size):
+            for source, low, high in take(_FIRST, need.holders, first, last, need.size):
                 yield receiver, source, 1, low, high
             for wanter in wanters:
                 if wanter != receiver:
                     yield wanter, giver, 1 + is_relay, first, last
 
 
-class _Line:
-    """A class in a bucket: which peer's turn it is, and how many bytes of its share are left."""
+class Line:
+    """The peers that share the items of a class, in a queue, each with the bytes that it is to give."""
 
     def __init__(self, arcs: Arcs) -> None:
-        self._arcs = arcs
-        self._at = 0
-        self._peer, self._left = arcs[self._at]
+        self._waiting = deque(arcs)
+        self._peer, self._left = self._waiting.popleft()
 
-    def take(self, first: int, last: int, size: int) -> Iterator[tuple[str, int, int]]:
+    def take(self, first: int, last: int, size: int) -> Iterator[Part]:
         """Divide the next entries, of ``size`` bytes each, among the peers: peer, first and last number.
 
         A peer gives an entry if at least half of it is within its share. What that is too much or too little, the next
@@ -185,43 +175,33 @@ class _Line:
         """
         while first <= last:
             count = last - first + 1
-            if size and self._at < len(self._arcs) - 1:
+            if size and self._waiting:
                 count = min(count, max(0, (2 * self._left + size) // (2 * size)))
             if count:
                 yield self._peer, first, first + count - 1
             first += count
             self._left -= count * size
             if first <= last:
-                self._at += 1
-                self._peer, share = self._arcs[self._at]
+                self._peer, share = self._waiting.popleft()
                 self._left += share
+
+    def cut(self, amount: int) -> Arcs:
+        """The peers that give the next bytes, and how many; one peer even if there are no bytes."""
+        return [(peer, last - first + 1) for peer, first, last in self.take(1, amount, 1)] or [(self._peer, 0)]
 
 
 def arcs_by_bucket(
-    counted: Sequence[tuple[int, Key, int]], shares: Mapping[bytes, Sequence[int]]
+    counted: Iterable[tuple[int, Key, int]], shares: Mapping[bytes, Iterable[int]]
 ) -> dict[int, dict[bytes, Arcs]]:
     """The line of each class, cut into buckets: which peers give how much of the class in which bucket.
 
     ``counted`` has bucket, class and bytes, the buckets ascending. ``shares`` has the bytes that each member of a class
     gives in all.
     """
-    left: dict[bytes, deque[tuple[str, int]]] = {}  # the peers from the one whose turn it is, with what is left to give
+    lines: dict[bytes, Line] = {}
     found: defaultdict[int, dict[bytes, Arcs]] = defaultdict(dict)
     for bucket, key, amount in counted:
-        if key.digest not in left:
-            left[key.digest] = deque(zip(key.members, shares[key.digest], strict=True))
-        line, arcs = left[key.digest], list[tuple[str, int]]()
-        while amount:
-            peer, share = line.popleft()
-            count = min(amount, share)
-            amount -= count  # noqa: PLW2901 - what is left of it
-            if count:
-                arcs.append((peer, count))
-            if count < share or not line:
-                line.appendleft((peer, share - count))
-        found[bucket][key.digest] = arcs or [(line[0][0], 0)]
+        if key.digest not in lines:
+            lines[key.digest] = Line(list(zip(key.members, shares[key.digest], strict=True)))
+        found[bucket][key.digest] = lines[key.digest].cut(amount)
     return found
-
-
-Lines = Mapping[bytes, _Line]
-"""The lines of a bucket's classes."""

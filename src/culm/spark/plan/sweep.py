@@ -21,24 +21,42 @@ from functools import cache
 from itertools import combinations, compress
 from typing import NamedTuple
 
+from culm.bamboo import MAX_U64
 from culm.ranges import Range
 from culm.ranges.algebra import upper
-from culm.ranges.runs import Runs
-from culm.spark.plan.ranges import ANY_SIZE, METADATA, PAYLOAD, WHOLE, Held, Sizes, Wanted, wanted_runs
+from culm.ranges.runs import Runs, runs_of
 
-# What a mask is about: one of ``_HAS``, ``_WANTS``, ``_CLOSED``; the content; the sizes of payloads that are wanted.
-Name = tuple[int, int, Sizes]
-Masks = Mapping[Name, int]
-# Content, sizes, and masks of who can give it and who lacks it. With a reason nobody can give it.
-Need = tuple[int, Sizes, int, int, str]
+METADATA, PAYLOAD = 1, 2
+WHOLE = METADATA | PAYLOAD
+"""The items of an entry, as bits of a ``content``."""
+
+Sizes = tuple[int, int]
+"""Sizes of payloads in bytes: the least that is wanted, and the first that is too large (0: none is)."""
+
+ANY_SIZE: Sizes = (0, 0)
+_HAS, _OPEN, _CLOSED = range(3)  # Who has something; who wants what anybody has of it; who wants all of it.
 
 NOBODY = "nobody has it"
 SILENT = "who has it uploads nothing"
 """The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
 
 
-class Demand(NamedTuple):
-    """Items that all ``wanters`` lack and all ``holders`` have and may upload; the names of both are sorted."""
+# What a mask is about: one of these kinds, the item, and the sizes that are wanted. Plain tuples, because a sweep looks
+# masks up at each cut.
+Name = tuple[int, int, Sizes]
+Masks = Mapping[Name, int]
+# A need while its peers are masks: content, sizes, holders, wanters, reason.
+_Masked = tuple[int, Sizes, int, int, str]
+
+Run = tuple[Name, int, int]
+"""A run of numbers, from the first to the last one, whose items a peer has or wants."""
+
+
+class Need(NamedTuple):
+    """Items that all ``wanters`` lack and all ``holders`` have and may upload; the names of both are sorted.
+
+    ``reason``: why nobody can give them; empty if there are holders. ``size``: bytes of one entry's items.
+    """
 
     first: int
     last: int
@@ -46,6 +64,8 @@ class Demand(NamedTuple):
     sizes: Sizes
     holders: tuple[str, ...]
     wanters: tuple[str, ...]
+    reason: str = ""
+    size: int = 0
 
     @property
     def entries(self) -> int:
@@ -53,59 +73,82 @@ class Demand(NamedTuple):
         return self.last - self.first + 1
 
 
-class Unserved(NamedTuple):
-    """Items that a peer wants and nobody can give."""
+def held_runs(ranges: Iterable[Range]) -> list[Run]:
+    """The runs that a peer holds; ``ValueError`` for ranges that cannot be held.
 
-    peer: str
-    first: int
-    last: int
-    content: int
-    sizes: Sizes
-    reason: str
+    Nobody holds an open range, since it has no end. What a range with sizes denotes depends on payloads that the
+    planner does not see. Only the items of a range count as held, not its certificates.
+    """
+    found: list[Run] = []
+    for item in ranges:
+        if item.is_open:
+            raise ValueError("an open range cannot be held: give it an end")
+        if item.least_size or item.size_limit:
+            raise ValueError("what is held cannot be given by payload sizes: name the entries instead")
+        found += _runs(item, item.last, _HAS)
+    return found
 
 
-_HAS, _WANTS, _CLOSED = range(3)  # who has something; who wants it; who wants it by a closed range
+def wanted_runs(ranges: Iterable[Range], newest: int) -> Iterator[Run]:
+    """The runs that are wanted, with the certificates for them.
+
+    ``newest`` is the greatest number that anybody holds of the log (0: none); open sparse ranges end there.
+    """
+    for item in ranges:
+        kind = _OPEN if item.is_open or (item.end == MAX_U64 and not item.sparse) else _CLOSED
+        yield from _runs(item, newest, kind)
+        yield from (((kind, METADATA, ANY_SIZE), seq, seq) for seq in item.certificates(newest))
+
+
+def _runs(item: Range, newest: int, kind: int) -> Iterator[Run]:
+    """The items of a range as runs: the metadata, then the payloads without the forbidden ones."""
+    if item.is_empty:
+        return
+    path = item.numbers(newest if item.end is None else item.end) if item.sparse else ()
+    forbidden = Runs((seq, seq) for seq in item.forbidden)
+    for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
+        if item.metadata:
+            yield (kind, METADATA, ANY_SIZE), first, last
+        if item.payloads:
+            for low, high in forbidden.outside(first, last):
+                yield (kind, PAYLOAD, (item.least_size, item.size_limit)), low, high
 
 
 def sweep(
-    held: Mapping[str, Iterable[Held]], wanted: Mapping[str, Iterable[Range]], serves: Callable[[str], bool]
-) -> tuple[list[Demand], list[Unserved]]:
-    """The items of a log that can be moved, and those that cannot; both ascend by number.
+    held: Mapping[str, Iterable[Range]],
+    wanted: Mapping[str, Iterable[Range]],
+    serves: Callable[[str], bool],
+    sizes: tuple[int, int],
+) -> list[Need]:
+    """What the peers of a log lack, ascending by number.
 
-    ``serves``: whether a peer uploads anything.
+    ``serves``: whether a peer uploads anything. ``sizes``: bytes of an entry's metadata and of its payload.
     """
+    bytes_of = {METADATA: sizes[0], PAYLOAD: sizes[1], WHOLE: sum(sizes)}
     peers = sorted({*held, *wanted})
     names = cache(lambda mask: tuple(compress(peers, map(int, f"{mask:b}"[::-1]))))
     able = sum(1 << at for at, peer in enumerate(peers) if serves(peer))
-    demands, unserved = [], []
-    cuts = _cuts(peers, held, wanted)
-    for first, last, (content, sizes, holders, wanters, reason) in _stretches(cuts, able):
-        if reason:
-            unserved += [Unserved(peer, first, last, content, sizes, reason) for peer in names(wanters)]
-        else:
-            demands.append(Demand(first, last, content, sizes, names(holders), names(wanters)))
-    return demands, unserved
-
-
-def _stretches(cuts: Iterable[tuple[int, Masks]], able: int) -> list[tuple[int, int, Need]]:
-    """All needs with the first and last number for which they hold, ascending."""
-    since: dict[Need, int] = {}
-    done = []
-    for cut, masks in cuts:
+    since: dict[_Masked, int] = {}  # the needs that hold now, and from which number on
+    found = []
+    for cut, masks in _cuts(peers, held, wanted):
         before, since = since, {need: since.get(need, cut) for need in _needs(masks, able)}
-        done += [(first, cut - 1, need) for need, first in before.items() if need not in since]
-    return sorted(done)
+        found += [(first, cut - 1, need) for need, first in before.items() if need not in since]
+    return [
+        Need(first, last, content, of_sizes, names(holders), names(wanters), reason, bytes_of[content])
+        for first, last, (content, of_sizes, holders, wanters, reason) in sorted(found)
+    ]
 
 
 def _cuts(
-    peers: list[str], held: Mapping[str, Iterable[Held]], wanted: Mapping[str, Iterable[Range]]
+    peers: list[str], held: Mapping[str, Iterable[Range]], wanted: Mapping[str, Iterable[Range]]
 ) -> Iterator[tuple[int, Masks]]:
     """The cuts, ascending, each with the masks from there on. The last masks are empty, so all needs end."""
-    newest = max((last for of_peer in held.values() for _, last, _ in of_peer), default=0)
+    has = {peer: held_runs(of_peer) for peer, of_peer in held.items()}
+    newest = max((last for of_peer in has.values() for _, _, last in of_peer), default=0)
     changes: defaultdict[int, list[tuple[Name, int]]] = defaultdict(list)
     for at, peer in enumerate(peers):
         runs: defaultdict[Name, Runs] = defaultdict(Runs)
-        for name, first, last in _named(held.get(peer, ()), wanted_runs(wanted.get(peer, ()), newest)):
+        for name, first, last in (*has.get(peer, ()), *wanted_runs(wanted.get(peer, ()), newest)):
             runs[name].add(first, last)
         for name, merged in runs.items():
             for first, last in merged:  # The peer's bit flips where a run begins, and again behind its end.
@@ -118,67 +161,53 @@ def _cuts(
         yield cut, masks
 
 
-def _named(held: Iterable[Held], wanted: Iterable[Wanted]) -> Iterator[tuple[Name, int, int]]:
-    """The runs of a peer, each with the mask that it goes into."""
-    for first, last, content in held:
-        for part in (METADATA, PAYLOAD):
-            if content & part:
-                yield (_HAS, part, ANY_SIZE), first, last
-    for first, last, content, sizes, is_open in wanted:
-        for kind in (_WANTS,) if is_open else (_WANTS, _CLOSED):
-            yield (kind, content, sizes), first, last
-
-
-def _needs(masks: Masks, able: int) -> list[Need]:
+def _needs(masks: Masks, able: int) -> list[_Masked]:
     """What is lacking, and who can give it.
 
     Metadata and payload are one need where the same peers lack both and the same peers can give both, because that
     makes fewer transfers. Otherwise they are two, so that each can come from any peer that has it.
     """
-    metadata = masks.get((_WANTS, METADATA, ANY_SIZE), 0), masks.get((_CLOSED, METADATA, ANY_SIZE), 0)
-    givers, left, reason = _lacking(masks.get((_HAS, METADATA, ANY_SIZE), 0), able, *metadata)
-    found: list[Need] = []
-    for sizes, (wants, closed) in _payloads(masks):
-        holders, wanters, why = _lacking(masks.get((_HAS, PAYLOAD, ANY_SIZE), 0), able, wants, closed)
-        both = wanters & left if holders == givers and why == reason else 0
-        left, wanters = left & ~both, wanters & ~both
+    givers, wanted, reason = _lacking(masks, METADATA, able)
+    left = wanted.get(ANY_SIZE, 0)
+    holders, wanted, why = _lacking(masks, PAYLOAD, able)
+    found: list[_Masked] = []
+    for sizes, wanters in _apart(wanted):
+        both = wanters & left if (holders, why) == (givers, reason) else 0
+        left &= ~both
         if both:
             found.append((WHOLE, sizes, holders, both, why))
-        if wanters:
-            found.append((PAYLOAD, sizes, holders, wanters, why))
+        if wanters & ~both:
+            found.append((PAYLOAD, sizes, holders, wanters & ~both, why))
     if left:
         found.append((METADATA, ANY_SIZE, givers, left, reason))
     return found
 
 
-def _lacking(has: int, able: int, wants: int, closed: int) -> tuple[int, int, str]:
-    """Who can give something, who lacks it, and why nobody can give it."""
-    if has & able:
-        return has & able, wants & ~has, ""
-    return (0, wants & ~has, SILENT) if has else (0, closed, NOBODY)  # What nobody holds no open range wants.
+def _lacking(masks: Masks, content: int, able: int) -> tuple[int, dict[Sizes, int], str]:
+    """Who can give something, who lacks it by the sizes that are wanted, and why nobody can give it.
+
+    What nobody has, open ranges do not want.
+    """
+    has = masks.get((_HAS, content, ANY_SIZE), 0)
+    lacking: dict[Sizes, int] = {}
+    for (kind, of, sizes), mask in masks.items():
+        if mask and of == content and (kind == _CLOSED or (kind == _OPEN and has)):
+            lacking[sizes] = lacking.get(sizes, 0) | (mask & ~has)
+    return has & able, lacking, "" if has & able else SILENT if has else NOBODY
 
 
-def _payloads(masks: Masks) -> list[tuple[Sizes, tuple[int, int]]]:
-    """By sizes who wants payloads, and who of them by a closed range; every peer under one kind of sizes.
+def _apart(lacking: dict[Sizes, int]) -> list[tuple[Sizes, int]]:
+    """Who lacks payloads, every peer under one kind of sizes.
 
     A peer that wants a payload by several kinds would otherwise be sent it several times. It goes under the smallest
     kind that includes all of them.
     """
-    found = {
-        sizes: (mask, masks.get((_CLOSED, PAYLOAD, sizes), 0))
-        for (kind, content, sizes), mask in masks.items()
-        if mask and kind == _WANTS and content == PAYLOAD
-    }
-    while clash := len(found) > 1 and next((one for one in combinations(found, 2) if _common(found, *one)), None):
-        both = _common(found, *clash)
-        closed = (found[clash[0]][1] | found[clash[1]][1]) & both
-        for sizes in clash:
-            found[sizes] = found[sizes][0] & ~both, found[sizes][1] & ~both
-        wide = min(clash[0][0], clash[1][0]), upper(clash[0][1], clash[1][1])
-        before = found.get(wide, (0, 0))
-        found[wide] = before[0] | both, before[1] | closed
-    return sorted(found.items())
-
-
-def _common(found: Mapping[Sizes, tuple[int, int]], one: Sizes, other: Sizes) -> int:
-    return found[one][0] & found[other][0]
+    if len(lacking) < 2:
+        return [*lacking.items()]
+    while clash := next((two for two in combinations(lacking, 2) if lacking[two[0]] & lacking[two[1]]), None):
+        one, other = clash
+        both = lacking[one] & lacking[other]
+        lacking |= {one: lacking[one] & ~both, other: lacking[other] & ~both}
+        wide = min(one[0], other[0]), upper(one[1], other[1])
+        lacking[wide] = lacking.get(wide, 0) | both
+    return sorted(lacking.items())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from decimal import Decimal
 from typing import Annotated, NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 
 from culm.spark.plan.balance import Balance, PeerTerms
-from culm.spark.runtime.columns import Row, Sum, Unsigned
-from culm.spark.runtime.engine import Table
+from culm.spark.runtime.columns import Row, Sum, Unsigned, types
+from culm.spark.runtime.onspark import fitted
 from culm.spark.runtime.shell import Result
 
 _Binary = bytes  # A table with a column ``bytes`` cannot call the type by this name.
@@ -39,14 +39,6 @@ class Unserved(NamedTuple):
     range: bytes
     entries: Unsigned
     reason: str
-
-
-class Moved(NamedTuple):
-    """The bytes that a peer gives and gets."""
-
-    peer: str
-    gives: Sum
-    gets: Sum
 
 
 class Load(NamedTuple):
@@ -115,16 +107,14 @@ class Plan:
     rejects: DataFrame
     balance: Balance
     bytes_bound: int
-    has_capacities: bool
     classes: int
 
     def summary(self) -> PlanSummary:
         """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
-        load = "load" if self.has_capacities else "gives"
         moved = self.transfers.selectExpr("count(*) AS transfers", "coalesce(sum(bytes), 0) AS bytes").collect()[0]
         loads = self.loads.selectExpr(
             "count(*) AS peers",
-            f"CAST(coalesce(max({load}), 0) AS DOUBLE) AS load",
+            "coalesce(max(coalesce(load, gives)), 0D) AS load",  # without capacities it is in bytes
             "coalesce(sum(cost), 0D) AS cost",
             "count_if(gives > capacity) AS overloaded",
         )
@@ -142,21 +132,22 @@ class Plan:
         )
 
 
-def loads(
-    transfers: Table[Transfer], idle: Table[Moved], terms: Mapping[str, PeerTerms], default: int | None
-) -> Table[Load]:
-    """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets (``idle``).
+def loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms], default: int | None) -> DataFrame:
+    """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets.
 
-    ``default``: the capacity of peers without terms; None if there are none.
+    ``named``: the peers of ``have`` and ``want``, in a column ``peer``, any number of times. ``default``: the capacity
+    of peers without terms; None if there are none.
     """
-    gives = transfers.select(Moved, peer="source", gives="bytes", gets=0)
-    gets = transfers.select(Moved, peer="requester", gives=0, gets="bytes")
-    moved = gives.union(gets).union(idle).total(("peer",), Moved)
-    return moved.map(partial(_loaded, terms=terms, default=default), Load)
-
-
-def _loaded(rows: Iterable[Moved], terms: Mapping[str, PeerTerms], default: int | None) -> Iterator[Load]:
-    for row in rows:
-        term = terms.get(row.peer, PeerTerms(default or 0))
-        load = row.gives / term.capacity if default is not None and term.capacity else None
-        yield Load(*row, None if default is None else term.capacity, load, row.gives * term.cost)
+    rows = [(name, Decimal(term.capacity), term.cost) for name, term in terms.items()]
+    known = transfers.sparkSession.createDataFrame(rows, "peer STRING, capacity DECIMAL(38,0), cost DOUBLE")
+    moved = (
+        transfers.selectExpr("source AS peer", "bytes AS gives", "0 AS gets")
+        .unionAll(transfers.selectExpr("requester", "0", "bytes"))
+        .unionAll(named.unionAll(known.select("peer")).selectExpr("peer", "0", "0"))
+    )
+    summed = moved.groupBy("peer").agg(functions.sum("gives").alias("gives"), functions.sum("gets").alias("gets"))
+    capacity = "NULL" if default is None else f"coalesce(capacity, {default})"
+    found = summed.join(functions.broadcast(known), "peer", "left").selectExpr(
+        "*", "gives * coalesce(cost, 0) AS costs", f"CAST(gives AS DOUBLE) / nullif({capacity}, 0) AS load"
+    )
+    return fitted(found.withColumn("capacity", functions.expr(capacity)), types(Load), cost="costs")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from culm.charts import Bars, Series, bar_chart, line_chart, number_text
 from culm.spark.report.numbers import CompletenessNumbers, CopiesNumbers, GrowthNumbers, LengthNumbers
 
-_WIDE = 960  # pixels: the width of the page's text on a large screen
-_HIGH = 300
 _LOGARITHMIC_FROM = 1000  # Greatest value from which an axis is logarithmic: below it, a linear axis still shows all.
+
+_bars = partial(bar_chart, width=960, height=300)  # pixels: the width of the page's text on a large screen
+_lines = partial(line_chart, width=960, height=300)
 
 
 def completeness(title: str, rows: Sequence[CompletenessNumbers]) -> str:
     """Logs by the share of their numbers that is held and verified."""
     names = [percent_text(row.percent).removesuffix(" %").replace(" to ", "\N{EN DASH}") for row in rows]
-    return bar_chart(
-        title, names, [Bars("logs", [row.logs for row in rows])], y_label="logs", width=_WIDE, height=_HIGH
-    )
+    return _bars(title, names, [Bars("logs", [row.logs for row in rows])], y_label="logs")
 
 
 def percent_text(percent: int | None) -> str:
@@ -32,38 +32,28 @@ def lengths(title: str, rows: Sequence[LengthNumbers]) -> str:
     names = [number_text(row.low) if row.low < 10**15 else f"1e{len(str(row.low)) - 1}" for row in rows]
     held = Bars("entries held", [row.logs_by_entries for row in rows])
     newest = Bars("newest number", [row.logs_by_newest for row in rows])
-    return bar_chart(title, names, [held, newest], y_label="logs", width=_WIDE, height=_HIGH)
-
-
-def entries(title: str, rows: Sequence[GrowthNumbers]) -> str:
-    """Entries of all logs up to a sequence number."""
-    whole = Series("all", [(row.seqnum, row.entries) for row in rows])
-    verified = Series("verified", [(row.seqnum, row.verified) for row in rows])
-    return _grown(title, rows, [whole, verified], "entries")
-
-
-def sizes(title: str, rows: Sequence[GrowthNumbers]) -> str:
-    """Bytes of all logs' payloads up to a sequence number."""
-    claimed = Series("claimed", [(row.seqnum, row.claimed_bytes) for row in rows])
-    held = Series("held", [(row.seqnum, row.held_bytes) for row in rows])
-    return _grown(title, rows, [claimed, held], "bytes")
-
-
-def _grown(title: str, rows: Sequence[GrowthNumbers], series: Sequence[Series], y_label: str) -> str:
-    return line_chart(
-        title,
-        series,
-        x_label="sequence number",
-        y_label=y_label,
-        x_log=rows[-1].seqnum > _LOGARITHMIC_FROM,
-        y_log=series[0].points[-1][1] > _LOGARITHMIC_FROM,
-        width=_WIDE,
-        height=_HIGH,
-    )
+    return _bars(title, names, [held, newest], y_label="logs")
 
 
 def copies(title: str, rows: Sequence[CopiesNumbers]) -> str:
     """Entries by how many copies of them the inputs have."""
     names = [number_text(row.low) + ("" if row.low == row.high else "+") for row in rows]
-    bars = [Bars("entries", [row.entries for row in rows])]
-    return bar_chart(title, names, bars, y_label="entries", width=_WIDE, height=_HIGH)
+    return _bars(title, names, [Bars("entries", [row.entries for row in rows])], y_label="entries")
+
+
+def entries(title: str, rows: Sequence[GrowthNumbers]) -> str:
+    """Entries of all logs up to a sequence number."""
+    return _grown(title, rows, "entries", all=(row.entries for row in rows), verified=(row.verified for row in rows))
+
+
+def sizes(title: str, rows: Sequence[GrowthNumbers]) -> str:
+    """Bytes of all logs' payloads up to a sequence number."""
+    claimed, held = (row.claimed_bytes for row in rows), (row.held_bytes for row in rows)
+    return _grown(title, rows, "bytes", claimed=claimed, held=held)
+
+
+def _grown(title: str, rows: Sequence[GrowthNumbers], y_label: str, **sums: Iterable[int]) -> str:
+    numbers = [row.seqnum for row in rows]
+    series = [Series(name, list(zip(numbers, values, strict=True))) for name, values in sums.items()]
+    x_log, y_log = numbers[-1] > _LOGARITHMIC_FROM, series[0].points[-1][1] > _LOGARITHMIC_FROM
+    return _lines(title, series, x_label="sequence number", y_label=y_label, x_log=x_log, y_log=y_log)

@@ -8,8 +8,10 @@ away before the rest is cut into cells.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,14 +22,14 @@ from pyarrow import compute
 from culm.spark.batches.arrays import decimals, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
-from culm.spark.report.numbers import CoverageNumbers, LogNumbers
-from culm.spark.report.stretches import Longs, Runs, union
-from culm.spark.runtime.columns import names, table_of
+from culm.spark.report.numbers import CoverageNumbers
+from culm.spark.report.stretches import Runs, begins, encoded, union
+from culm.spark.runtime.columns import table_of
 from culm.spark.verification.verdicts import BAD_SIGNATURE, VERDICTS
+from culm.store.schema import to_sql
 from culm.types import Log
 
 Span = tuple[int, int]
-
 
 CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
 WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing numbers; the rest then still has 9 cells
@@ -39,17 +41,12 @@ class _Logs:
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
-        author = np.asarray(rows.column("author").combine_chunks().dictionary_encode().indices)
-        log = self.column("log")
-        begins = np.ones(len(rows), np.bool_)
-        begins[1:] = (author[1:] != author[:-1]) | (log[1:] != log[:-1])
-        self.of = begins.cumsum() - 1
-        starts = begins.nonzero()[0]
+        author, _ = encoded(rows.column("author"))
+        starts = begins(author, self.column("log"))
+        self.of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
         self.count = len(starts)
         self.authors = rows.column("author").take(starts)
-        self.ids = unsigned(log[starts])
-        self.verdict = self.column("verdict")
-        self.payload = self.column("payload")
+        self.log = rows.column("log").take(starts)
         self.entries = self.column("entries")
         self.is_bad = np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
 
@@ -61,7 +58,7 @@ class _Logs:
 
         Entries with a bad signature have no part in this: anybody can make them, of any number.
         """
-        chosen = (self.verdict <= worst) & ~self.is_bad & (self.entries > 0)
+        chosen = (self.column("verdict") <= worst) & ~self.is_bad & (self.entries > 0)
         return union(self.of[chosen], self.column("low")[chosen], self.column("high")[chosen])
 
     def total(self, runs: Runs) -> Numbers:
@@ -71,64 +68,60 @@ class _Logs:
         return found
 
 
-def logs(rows: pa.Table) -> pa.Table:
+def logs_of(rows: pa.Table) -> pa.Table:
     """Whole logs of stretches to ``LogNumbers``."""
     of = _Logs(rows)
     held, verified = of.runs(len(VERDICTS) - 1), of.runs(0)
-    newest, contiguous = np.zeros(of.count, np.uint64), np.zeros(of.count, np.uint64)
+    newest, contiguous = np.zeros((2, of.count), np.uint64)
     np.maximum.at(newest, held.log, held.high)
     first = verified.low == 1
     contiguous[verified.log[first]] = verified.high[first]
-    sums = _sums(of)
-    forked_at = compute.coalesce(sums.column("proved_at_min"), sums.column("forked_at_min"))
+    entries, verdict, payload, size = of.entries, of.column("verdict"), of.column("payload"), rows.column("size")
+    sums = {
+        "entries": entries,
+        **{name: entries * (verdict == at) for at, name in enumerate(VERDICTS)},
+        "bad_signatures": entries * of.is_bad,
+        **{f"payload_{name}": entries * (payload == at) for at, name in enumerate(STATES)},
+        "claimed_bytes": size,
+        "held_bytes": compute.if_else(payload == rank(HELD), size, pa.scalar(0, size.type)),
+        "copies": rows.column("copies"),
+    }
+    found = pa.table({"of": of.of, **sums, **{name: rows.column(name) for name in ("forked_at", "proved_at")}})
+    aggregates = [*((name, "sum") for name in sums), ("forked_at", "min"), ("proved_at", "min")]
+    found = found.group_by("of", use_threads=False).aggregate(aggregates)
     columns = {
-        **{name.removesuffix("_sum"): sums.column(name) for name in sums.column_names},
+        **{name: found.column(f"{name}_sum") for name in sums},
         "author": of.authors,
-        "log_id": decimals(of.ids),
+        "log_id": _decimal(of.log),
         "newest": decimals(newest),
-        "held": of.total(held).astype(np.int64),
-        "held_verified": of.total(verified).astype(np.int64),
+        "held": of.total(held),
+        "held_verified": of.total(verified),
         "contiguous": decimals(contiguous),
         "missing": decimals(newest - of.total(held)),
-        "forked_at": compute.if_else(
-            forked_at.is_valid(), decimals(unsigned(np.asarray(forked_at.fill_null(0)))), pa.scalar(None)
-        ),
+        "forked_at": _decimal(compute.coalesce(found.column("proved_at_min"), found.column("forked_at_min"))),
     }
-    made = pa.table({name: columns[name] for name in names(LogNumbers)})
-    return made.filter(compute.greater(made.column("entries"), 0))
+    return pa.table(columns).filter(compute.field("entries") > 0)
 
 
-def _sums(of: _Logs) -> pa.Table:
-    """The sums over the entries of each log, and the lowest forks."""
-    entries, size = of.entries, of.rows.column("size")
-
-    def where(chosen: npt.NDArray[np.bool_]) -> Longs:
-        return np.where(chosen, entries, 0)
-
-    columns = {
-        "entries": entries,
-        **{name: where(of.verdict == at) for at, name in enumerate(VERDICTS)},
-        "bad_signatures": where(of.is_bad),
-        **{f"payload_{name}": where(of.payload == rank(name)) for name in STATES},
-        "claimed_bytes": size,
-        "held_bytes": compute.if_else(pa.array(of.payload == rank(HELD)), size, pa.scalar(0, size.type)),
-        "copies": of.rows.column("copies"),
-    }
-    least = {name: of.rows.column(name) for name in ("forked_at", "proved_at")}
-    table = pa.table({"of": of.of, **columns, **least})
-    aggregates = [(name, "sum") for name in columns] + [(name, "min") for name in least]
-    return table.group_by("of", use_threads=False).aggregate(aggregates)
+def _decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The numbers that are longs 2^63 lower; null stays null."""
+    return compute.add(column.cast(pa.decimal128(19, 0)), pa.scalar(Decimal(2**63))).cast(pa.decimal128(20, 0))
 
 
-def coverage(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
-    """Whole logs of stretches to ``CoverageNumbers``: the strips of those logs that are wanted."""
+def within(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
+    """The stretches of the wanted logs only."""
+    keys = {"author": [author for author, _ in wanted], "log": [to_sql(log_id) for _, log_id in wanted]}
+    logs = pa.table(keys, pa.schema([("author", pa.binary()), ("log", pa.int64())]))
+    return rows.join(logs, [*keys], join_type="left semi")
+
+
+def coverage(rows: pa.Table) -> pa.Table:
+    """Whole logs of stretches to ``CoverageNumbers``: their strips."""
     of = _Logs(rows)
     by_verdict = [of.runs(worst) for worst in range(len(VERDICTS))]
-    found: list[CoverageNumbers] = []
-    for at, log in enumerate(zip(of.authors.to_pylist(), of.ids.tolist(), strict=True)):
-        if log in wanted:
-            found += _cells(log, [_of_log(runs, at) for runs in by_verdict])
-    return table_of(CoverageNumbers, found)
+    logs = zip(of.authors.to_pylist(), unsigned(np.asarray(of.log)).tolist(), strict=True)
+    found = (_cells(log, [_of_log(runs, at) for runs in by_verdict]) for at, log in enumerate(logs))
+    return table_of(CoverageNumbers, chain.from_iterable(found))
 
 
 def _of_log(runs: Runs, log: int) -> Runs:
@@ -136,23 +129,14 @@ def _of_log(runs: Runs, log: int) -> Runs:
     return Runs(runs.log[chosen], runs.low[chosen], runs.high[chosen])
 
 
-def _cells(log: Log, by_verdict: list[Runs]) -> list[CoverageNumbers]:
+def _cells(log: Log, by_verdict: list[Runs]) -> Iterator[CoverageNumbers]:
     """The cells of one log's strip; ``by_verdict``: the numbers that are at least as good as each verdict."""
     held = by_verdict[-1]
     ends = cells(spans(held.low.tolist(), held.high.tolist()))
-    counts = [covered(runs, ends) for runs in by_verdict]
-    rows = []
-    for at, (first, last) in enumerate(ends):
-        verified, better, all_of_them = (count[at] for count in counts)
-        parts = verified, better - verified, all_of_them - better
-        rows.append(CoverageNumbers(*log, first, last, *parts, last - first + 1 - all_of_them))
-    return rows
-
-
-def within(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
-    """The stretches of the wanted logs' authors only."""
-    authors = pa.array({author for author, _ in wanted}, pa.binary())
-    return rows.filter(compute.is_in(rows.column("author"), authors))
+    counts = (covered(runs, ends) for runs in by_verdict)
+    for (first, last), verified, better, every in zip(ends, *counts, strict=True):
+        parts = verified, better - verified, every - better, last - first + 1 - every
+        yield CoverageNumbers(*log, first, last, *parts)
 
 
 # -- strips ---------------------------------------------------------------------------------------------------------
@@ -162,8 +146,7 @@ def spans(low: Sequence[int], high: Sequence[int]) -> list[Span]:
     """The parts of a log that its strip shows, from the ends of all runs of numbers held, in ascending order."""
     if not low:
         return []
-    before = [0, *high[:-1]]
-    gaps = [(last + 1, first - 1) for last, first in zip(before, low, strict=True)]
+    gaps = [(last + 1, first - 1) for last, first in zip([0, *high[:-1]], low, strict=True)]
     drawn, left_out = high[-1], []
     for first, last in sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:BREAKS]:
         missing = last - first + 1
@@ -171,12 +154,10 @@ def spans(low: Sequence[int], high: Sequence[int]) -> list[Span]:
             break
         left_out.append((first, last))
         drawn -= missing
-    found, begin = [], 1
-    for first, last in [*sorted(left_out), (high[-1] + 1, high[-1] + 1)]:
-        if first > begin:
-            found.append((begin, first - 1))
-        begin = last + 1
-    return found
+    left_out.sort()
+    begun = [1, *(last + 1 for _, last in left_out)]
+    ended = [*(first - 1 for first, _ in left_out), high[-1]]
+    return [(first, last) for first, last in zip(begun, ended, strict=True) if first <= last]
 
 
 def cells(parts: Sequence[Span]) -> list[Span]:
@@ -188,14 +169,10 @@ def cells(parts: Sequence[Span]) -> list[Span]:
 
 def covered(runs: Runs, parts: Sequence[Span]) -> list[int]:
     """How many numbers of each part are in the runs of one log."""
-    below = np.concatenate([np.zeros(1, np.uint64), runs.length.cumsum()])
-
-    def up_to(numbers: Sequence[int]) -> Numbers:
-        limit = np.array(numbers, np.uint64)
-        begun = np.searchsorted(runs.low, limit, "right")
-        last = runs.high[begun - 1] if len(runs.high) else limit
-        beyond = np.where(begun > 0, np.maximum(last, limit) - limit, np.uint64(0))
-        return below[begun] - beyond
-
-    found: list[int] = (up_to([last for _, last in parts]) - up_to([first - 1 for first, _ in parts])).tolist()
+    ends = np.array(parts, np.uint64).reshape(-1, 2) - np.array([1, 0], np.uint64)
+    begun = np.searchsorted(runs.low, ends, "right")  # how many runs begin up to there: all are within but the last one
+    columns = runs.length.cumsum(), runs.high
+    below, high = (np.concatenate([np.zeros(1, np.uint64), column])[begun] for column in columns)
+    up_to = below - (np.maximum(high, ends) - ends)
+    found: list[int] = (up_to[:, 1] - up_to[:, 0]).tolist()
     return found

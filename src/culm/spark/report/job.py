@@ -11,32 +11,39 @@
     OUTPUT/summary.json        the counts
 
 Up to ``SMALL_ENTRIES`` are counted in this process, where that takes a second or two. Spark counts larger inputs. The
-queries are the same (``culm.spark.report.queries``), and read the verdicts once. With Spark, what comes to this process
-is bounded: some rows of the large tables, and counts by a few hundred kinds.
+queries are written once for both, and read the verdicts once. With Spark, what comes to this process is bounded: some
+rows of the large tables, and counts by a few hundred kinds.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.spark.batches.payload import HELD, STATES
-from culm.spark.report import numbers
-from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, Totals, write_small
+from culm.spark.report import numbers, steps
+from culm.spark.report.coverage import CELLS, coverage, logs_of, within
+from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, LogNumbers, Totals, write_small
 from culm.spark.report.page import page
-from culm.spark.report.queries import Queries
-from culm.spark.report.source import Source, rows_in, source_of
-from culm.spark.report.stretches import magnitude
+from culm.spark.report.source import Source, source_of
+from culm.spark.report.steps import DescribedLog, by_logs, mapped
+from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.engine import Engine
+from culm.spark.runtime.output import count_rows
 from culm.spark.runtime.provenance import other_version
 from culm.spark.runtime.shell import Job, job
-from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
+from culm.spark.verification.forks import Fork
+from culm.spark.verification.verdicts import VERDICTS, VERIFIED
 
 PAGE = "report.html"
 DEFAULT_LOGS, MOST_LOGS = 25, 100
@@ -47,6 +54,8 @@ SMALL_ENTRIES = 2_000_000
 """Entries and rejects that are counted without Spark, unless a master is named. At worst each is a stretch of its own
 and takes 250 bytes of memory, so this many take half a gigabyte. With a lower value Spark's start, ten seconds, would
 take longer than the counting."""
+
+_MOST_KINDS = 100_000  # more than there can be: 3 verdicts, 6 payload states and 181 magnitudes; or 12, 21 and 21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,7 @@ def run(
     source = source_of(Path(results).absolute())
     mode = {"logs": logs}
     with job("report", output, [source.folder], mode=mode, overwrite=overwrite, progress=progress) as run:
-        if not source.of_state and (other := other_version(source.said)) is not None:
+        if source.state is None and (other := other_version(source.said)) is not None:
             run.say(other)
         (run.folder / "numbers").mkdir()
         with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
@@ -95,66 +104,66 @@ def run(
 def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numbers:
     """Everything that the page shows, and the large tables in the folder ``numbers`` of the job.
 
-    ``most``: the largest and the most troubled logs to draw, of each.
+    ``most``: the largest and the most troubled logs to draw, of each. Forked logs are the most troubled ones; then come
+    those with most entries that are not verified or have a wrong payload.
     """
     folder, say = run.folder / "numbers", run.say
-    queries = Queries(source, engine, folder)
+    verdicts, proved, rejected = source.tables(engine)
+    entries = mapped(verdicts, stretches, Stretch).kept()
+    of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
+    logs = by_logs(of_logs, logs_of, LogNumbers).kept(folder / "logs")
+    described = mapped(logs, steps.described, DescribedLog)
+
     say("counting logs and authors")
-    troubled, largest, log_kinds = queries.troubled(most), queries.largest(most), queries.kinds_of_logs()
-    authors = queries.authors()
+    troubled = described.where("trouble").first(LogNumbers, most, "is_whole", "-trouble", "author", "log_id")
+    largest = logs.first(LogNumbers, most, "-entries", "author", "log_id")
+    kinds_by = ("percent", "entry_digits", "newest_digits")
+    log_kinds = described.total(kinds_by, LogKind).first(LogKind, _MOST_KINDS)
+    authors = described.total(("author",), numbers.AuthorNumbers).kept(folder / "authors")
+
     say("counting verdicts, payloads and reasons")
-    entry_kinds, reasons, found_copies = queries.kinds_of_entries(), queries.reasons(), queries.copies()
+    entry_kinds = entries.total(("verdict", "payload", "magnitude"), EntryKind).first(EntryKind, _MOST_KINDS)
+    copies = entries.total(("found",), FoundKind).first(FoundKind, _MOST_KINDS)
+    untrusted = mapped(entries, steps.untrusted, numbers.ReasonNumbers)
+    reasons = untrusted.total(("verdict", "reason"), numbers.ReasonNumbers)
+
     say("counting forks and rejects")
-    forks, rejects = queries.forks(), queries.rejects()
+    told_of = logs.where("forked_at").select(Fork, position="forked_at", valid_to="contiguous")
+    forks = mapped((told_of if proved is None else proved).kept(folder / "forks"), steps.shortened, Fork)
+    kinds = mapped(rejected, steps.rejected, numbers.RejectNumbers)
+    rejects = kinds.total(("source", "reason"), numbers.RejectNumbers, least=("first_offset",)).kept(folder / "rejects")
+
     say("looking at single logs")
-    shown = queries.coverage({log.log for log in (*troubled, *largest)})
+    wanted = {log.log for log in (*troubled, *largest)}
+    drawn = mapped(entries, partial(within, wanted=wanted), Stretch)
+    cells = by_logs(drawn, coverage, numbers.CoverageNumbers)
+    sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[len(kinds_by) :]}
     return numbers.Numbers(
         name=source.folder.name,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=totals(entry_kinds, log_kinds, rows_in(folder / "authors"), source.rejected),
+        totals=Totals(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected),
         troubled=troubled,
         largest=largest,
-        coverage=shown,
-        authors=authors,
-        forks=forks,
-        forks_in_all=rows_in(folder / "forks"),
-        proofs=source.has_proofs,
-        rejects=rejects,
-        rejects_in_all=rows_in(folder / "rejects"),
-        reasons=reasons,
+        coverage=cells.first(numbers.CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first"),
+        authors=authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
+        forks=forks.first(numbers.ForkNumbers, numbers.MOST_FORKS, "author", "log_id", "position"),
+        forks_in_all=count_rows(folder / "forks"),
+        proofs=proved is not None,
+        rejects=rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
+        rejects_in_all=count_rows(folder / "rejects"),
+        reasons=reasons.first(numbers.ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
         payloads=payloads(entry_kinds),
-        copies=copies(found_copies),
+        copies=sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in copies),
         completeness=completeness(log_kinds),
         lengths=lengths(log_kinds),
         growth=growth(entry_kinds),
-        origin=origin(source.said),
         said=source.said,
-        of_state=source.of_state,
+        of_state=source.state is not None,
         seconds=round(time.monotonic() - run.started, 3),
     )
 
 
 # -- small tables: plain functions of plain values ---------------------------------------------------------------------
-
-
-def totals(entries: Iterable[EntryKind], logs: Sequence[LogKind], authors: int, rejects: int) -> numbers.Totals:
-    """The totals, from the kinds of entries and of logs."""
-    verdicts, wrong = Counter[str](), 0
-    for row in entries:
-        verdicts[VERDICTS[row.verdict]] += row.entries
-        wrong += row.entries if STATES[row.payload] in numbers.WRONG_PAYLOADS else 0
-    return numbers.Totals(
-        entries=verdicts.total(),
-        verified=verdicts[VERIFIED],
-        unverified=verdicts[UNVERIFIED],
-        invalid=verdicts[INVALID],
-        logs=sum(row.logs for row in logs),
-        authors=authors,
-        forked_logs=sum(row.forked for row in logs),
-        missing=sum(row.missing for row in logs),
-        wrong_payloads=wrong,
-        rejects=rejects,
-    )
 
 
 def payloads(entries: Iterable[EntryKind]) -> list[numbers.PayloadNumbers]:
@@ -171,62 +180,37 @@ def payloads(entries: Iterable[EntryKind]) -> list[numbers.PayloadNumbers]:
 
 def growth(entries: Iterable[EntryKind]) -> list[numbers.GrowthNumbers]:
     """Sums over all entries up to each sequence number at which the first digit changes."""
-    grown: list[numbers.GrowthNumbers] = []
-    sums = Counter[str]()
-    for row in sorted(entries, key=lambda row: row.magnitude):
-        last = magnitude(row.magnitude)[1]
-        sums["entries"] += row.entries
-        sums["claimed"] += row.size
-        sums["verified"] += row.entries if VERDICTS[row.verdict] == VERIFIED else 0
-        sums["held"] += row.size if STATES[row.payload] == HELD else 0
-        if grown and grown[-1].seqnum == last:
-            grown.pop()
-        grown.append(numbers.GrowthNumbers(last, sums["entries"], sums["verified"], sums["claimed"], sums["held"]))
-    return grown
+    kinds = sorted(entries, key=lambda row: row.magnitude)
+    verified = [row.entries * (VERDICTS[row.verdict] == VERIFIED) for row in kinds]
+    held = [row.size * (STATES[row.payload] == HELD) for row in kinds]
+    columns = [row.entries for row in kinds], verified, [row.size for row in kinds], held
+    grown = zip(kinds, *(np.cumsum(np.array(column, object)) for column in columns), strict=True)
+    found = {row.magnitude: numbers.GrowthNumbers(magnitude(row.magnitude)[1], *sums) for row, *sums in grown}
+    return [*found.values()]  # of each magnitude the sums after its last row
 
 
-def copies(found: Iterable[FoundKind]) -> list[numbers.CopiesNumbers]:
-    """Entries by how often they were found."""
-    return sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in found)
-
-
-def completeness(logs: Sequence[LogKind]) -> list[numbers.CompletenessNumbers]:
+def completeness(logs: Iterable[LogKind]) -> list[numbers.CompletenessNumbers]:
     """Logs by tens of percent, also those that no log has; at the end logs without a number, if there are any."""
-    counts: Counter[int | None] = Counter()
-    for row in logs:
-        counts[row.percent] += row.logs
-    rows = [numbers.CompletenessNumbers(percent, counts[percent]) for percent in range(0, 101, 10)]
-    return [*rows, numbers.CompletenessNumbers(None, counts[None])] if counts[None] else rows
+    counts = _tally(logs, "percent")
+    return [
+        numbers.CompletenessNumbers(percent, counts[percent])
+        for percent in (*range(0, 101, 10), None)
+        if percent is not None or counts[percent]
+    ]
 
 
 def lengths(logs: Sequence[LogKind]) -> list[numbers.LengthNumbers]:
     """Logs by powers of ten, from 1 to the greatest power that any log has."""
-    by_entries: Counter[int] = Counter()
-    by_newest: Counter[int] = Counter()
-    for row in logs:
-        by_entries[row.entry_digits] += row.logs
-        by_newest[row.newest_digits] += row.logs
-    most = max((*by_entries, *by_newest), default=0)
+    by_entries, by_newest = _tally(logs, "entry_digits"), _tally(logs, "newest_digits")
     return [
         numbers.LengthNumbers(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
-        for digits in range(1, most + 1)
+        for digits in range(1, max((*by_entries, *by_newest), default=0) + 1)
     ]
 
 
-_ORIGIN = {
-    "version": "version of Culm",
-    "signatures": "signatures that were checked",
-    "format": "format of the logs",
-    "started": "started",
-    "ended": "ended",
-}
-"""What a summary may tell of how the results were made, by its key, and how the page calls it."""
-
-_SIGNATURES = {"all": "every one", "heads": "those of heads only"}
-
-
-def origin(said: Mapping[str, object]) -> list[tuple[str, str]]:
-    """How the results were made, as far as the summary of the verification tells; names and values for people."""
-    told = [(name, said[key]) for key, name in _ORIGIN.items() if isinstance(said.get(key), str | int)]
-    found = [(name, _SIGNATURES.get(str(value), str(value))) for name, value in told]
-    return found or [("not recorded", "an earlier version of Culm made these results")]
+def _tally(logs: Iterable[LogKind], column: str) -> Counter[Any]:
+    """How many logs have each value in a column."""
+    found = Counter[Any]()
+    for row in logs:
+        found[getattr(row, column)] += row.logs
+    return found

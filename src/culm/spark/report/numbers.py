@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pyarrow import parquet
 
-from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES
+from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.shell import Result
 from culm.types import Log
@@ -63,10 +63,6 @@ class LogNumbers(NamedTuple):
     def log(self) -> Log:
         """The log that it is about."""
         return self.author, self.log_id
-
-    def payloads(self) -> dict[str, int]:
-        """The entries by the state of their payload."""
-        return {state: getattr(self, f"payload_{state}") for state in STATES}
 
 
 class AuthorNumbers(NamedTuple):
@@ -203,15 +199,21 @@ class FoundKind(NamedTuple):
 class LogKind(NamedTuple):
     """Logs by the digits of how many entries they have, and of their newest number (0: they have no number).
 
-    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number.
+    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number. The other
+    columns are those of ``Totals``.
     """
 
     percent: int | None
     entry_digits: int
     newest_digits: int
+    entries: int
+    verified: int
+    unverified: int
+    invalid: int
     logs: int
-    forked: int
+    forked_logs: int
     missing: Sum
+    wrong_payloads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,8 +239,7 @@ class Numbers:
     ``troubled`` and ``largest`` are rows of the table of logs; ``authors``, ``forks`` and ``rejects`` are the first
     rows of their tables, which have ``forks_in_all`` and ``rejects_in_all`` rows. ``proofs``: the verification wrote
     proofs of forks. ``said`` has the counts and times of the verification's ``summary.json``, or of a state's manifest.
-    ``origin`` says how the results were made. ``of_state``: the report is on a state. ``seconds``: the time until the
-    page was drawn.
+    ``of_state``: the report is on a state. ``seconds``: the time until the page was drawn.
     """
 
     name: str
@@ -259,7 +260,6 @@ class Numbers:
     completeness: Sequence[CompletenessNumbers] = ()
     lengths: Sequence[LengthNumbers] = ()
     growth: Sequence[GrowthNumbers] = ()
-    origin: Sequence[tuple[str, str]] = ()
     said: Mapping[str, object] = field(default_factory=dict)
     of_state: bool = False
     seconds: float = 0.0

@@ -14,7 +14,9 @@ here, goes into the page as it is.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
@@ -25,14 +27,12 @@ from markupsafe import Markup
 
 from culm.bamboo.decimal import size_text
 from culm.charts import number_text
+from culm.spark.batches.payload import STATES
 from culm.spark.report import charts
 from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
-from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERIFIED
 from culm.types import Log
 from culm.wire.places import author_text
-
-Strip = list[list[CoverageNumbers]]
 
 KINDS = {VERIFIED: "v", UNVERIFIED: "u", INVALID: "i"}
 """The class that has the colour of each verdict."""
@@ -46,29 +46,7 @@ _LEAST = 2  # the least width or height of a part that is not 0, in units of its
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
     troubled, largest = views(numbers)
-    whole = numbers.totals.entries
-    counts = {name: getattr(numbers.totals, name) for name in KINDS}
-    return (
-        _environment()
-        .get_template("report.html")
-        .render(
-            numbers=numbers,
-            of_all=numbers.totals,
-            counts=counts,
-            untrusted=numbers.totals.unverified + numbers.totals.invalid,
-            verdicts=", ".join(f"{name} {share(count, whole)}" for name, count in counts.items() if whole),
-            heads_only=numbers.said.get("signatures") == Signatures.HEADS.value,
-            in_all=_in_all(numbers),
-            troubled=troubled,
-            largest=largest,
-            taken=_taken(numbers.said.get("seconds")),
-        )
-    )
-
-
-def _environment() -> Environment:
-    """Templates that escape everything, and fail for a name that is not there."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("culm.spark.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -76,39 +54,16 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {
-        "KINDS": KINDS,
-        "bar": bar,
-        "charts": charts,
-        "counted": _counted,
-        "of": _of,
-        "picture": picture,
-        "share": share,
-        "span": span,
-    }
-    made.filters |= {"author": author_name, "bytes": size_text, "decimal": decimal, "hex": in_hex, "short": short}
-    return made
+    environment.globals |= {"KINDS": KINDS, "STATES": STATES, "bar": bar, "charts": charts, "picture": picture}
+    environment.globals |= {"share": share, "taken": _taken(numbers.said)}
+    environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short, "span": span}
+    made = environment.get_template("report.html")
+    return made.render(numbers=numbers, of_all=numbers.totals, troubled=troubled, largest=largest)
 
 
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
-
-
-def _of(shown_rows: int, in_all: int, what: str) -> str:
-    """How many of all rows a table shows; ``what`` is a plural with an s."""
-    if in_all == 1:
-        return f"1 {what.removesuffix('s')}"
-    return f"All {in_all:,} {what}" if shown_rows >= in_all else f"{shown_rows:,} of {in_all:,} {what}"
-
-
-def _in_all(numbers: Numbers) -> int:
-    """How many entries the verification's summary counts, if its table has another number of them; else 0."""
-    said = numbers.said.get("entries")
-    return said if isinstance(said, int) and not numbers.of_state and said != numbers.totals.entries else 0
-
-
-def _taken(value: object) -> float | None:
+def _taken(said: Mapping[str, object]) -> float | None:
     """The seconds that a verification took; None if its summary tells no finite number."""
+    value = said.get("seconds")
     return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 
@@ -152,13 +107,9 @@ def short(number: int) -> str:
     return f"{number:,}" if number < 10**12 else number_text(number)
 
 
-def decimal(value: float | None) -> str | None:
-    """A number with one decimal."""
-    return None if value is None else f"{value:,.1f}"
-
-
-def span(first: int, last: int) -> str:
+def span(ends: Sequence[int]) -> str:
     """The numbers from the first to the last one, in words."""
+    first, last = ends
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
 
 
@@ -201,10 +152,10 @@ def bar(counts: dict[str, int], room: int) -> list[tuple[str, str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A log of the page, with the cells of its strip in pieces between which something is left out."""
+    """A log of the page, with the cells of its strip. Where they do not follow each other something is left out."""
 
     log: LogNumbers
-    strip: Strip
+    strip: Sequence[CoverageNumbers]
 
     @property
     def name(self) -> str:
@@ -221,16 +172,10 @@ class LogView:
         return [*forked, *(f"{count:,} {name}" for count, name in counts if count)]
 
     @property
-    def payloads(self) -> list[str]:
-        """Its entries by the state of their payload, in words."""
-        return [f"{count:,} {state.replace('_', ' ')}" for state, count in self.log.payloads().items() if count]
-
-    @property
-    def left_out(self) -> list[str]:
-        """The numbers that are left out of the strip, in words."""
-        ends = [0, *(piece[-1].last for piece in self.strip)]
-        gaps = [(end + 1, piece[0].first - 1) for end, piece in zip(ends, self.strip, strict=False)]
-        return [f"{last - first + 1:,} ({span(first, last)})" for first, last in gaps if first <= last]
+    def gaps(self) -> list[tuple[int, int]]:
+        """The numbers that are left out of the strip."""
+        ends = [0, *(cell.last for cell in self.strip)]
+        return [(end + 1, cell.first - 1) for end, cell in zip(ends, self.strip, strict=False) if cell.first > end + 1]
 
     @property
     def shapes(self) -> dict[str, Markup]:
@@ -240,51 +185,38 @@ class LogView:
         zigzag.
         """
         paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
-        left, end = 0, 0
-        for piece in self.strip:
-            if piece[0].first > end + 1:
+        left, breaks, ends = 0, 0, [last for _, last in self.gaps]
+        for (gaps, units), cells in groupby(self.strip, lambda cell: (bisect(ends, cell.first), _units(cell))):
+            if gaps > breaks:
                 paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
-                left += _BREAK
-            for units, cells in groupby(piece, _units):
-                width = self._cell * sum(1 for _ in cells)
-                top = _HEIGHT
-                for kind, height in zip("vui", units, strict=False):
-                    if height:
-                        top -= height
-                        paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
-                left += width
-            end = piece[-1].last
+                left, breaks = left + _BREAK, gaps
+            width, top = self._cell * len(list(cells)), _HEIGHT
+            for kind, height in zip("vui", units, strict=False):
+                if height:
+                    top -= height
+                    paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
+            left += width
         return {kind: Markup("").join(path) for kind, path in paths.items() if path}
 
     @property
     def _cell(self) -> int:
-        return (_WIDTH - _BREAK * len(self.left_out)) // max(1, sum(map(len, self.strip)))
+        return (_WIDTH - _BREAK * len(self.gaps)) // max(1, len(self.strip))
 
     @property
     def width(self) -> str:
         """The width of the strip in units of its drawing."""
-        return str(self._cell * sum(map(len, self.strip)) + _BREAK * len(self.left_out))
+        return str(self._cell * len(self.strip) + _BREAK * len(self.gaps))
 
 
 def _units(cell: CoverageNumbers) -> list[int]:
     return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
-def pieces(cells: Sequence[CoverageNumbers]) -> dict[Log, Strip]:
-    """The strip of each log."""
-    found: dict[Log, Strip] = {}
-    for cell in cells:
-        strip = found.setdefault((cell.author, cell.log_id), [])
-        if strip and strip[-1][-1].last + 1 == cell.first:
-            strip[-1].append(cell)
-        else:
-            strip.append([cell])
-    return found
-
-
 def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
-    strips = pieces(numbers.coverage)
-    found = {log.log: LogView(log, strips.get(log.log, [])) for log in (*numbers.troubled, *numbers.largest)}
+    strips: defaultdict[Log, list[CoverageNumbers]] = defaultdict(list)
+    for cell in numbers.coverage:
+        strips[cell.author, cell.log_id].append(cell)
+    found = {log.log: LogView(log, strips[log.log]) for log in (*numbers.troubled, *numbers.largest)}
     troubled = [found.pop(log.log) for log in numbers.troubled]
     return troubled, [*found.values()]

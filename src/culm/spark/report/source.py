@@ -6,7 +6,7 @@ Both have verdicts, proofs of forks, and rejects, as tables of either engine.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.runtime.columns import R, Unsigned, names
+from culm.spark.runtime.columns import Row, Unsigned, names
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.folders import SUMMARY
 from culm.spark.verification.forks import Fork, forks
@@ -39,78 +39,66 @@ class Judged(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a report is about: the results of one verification, or a state (``of_state``).
+    """What a report is about: the results of one verification, or a ``state``.
 
     ``said`` has the counts and times in the summary of the verification or the manifest of the state; nothing in it is
-    to be relied on, since it is a file of JSON. ``has_proofs``: there are proofs of forks, not only reasons that name
-    forks. ``entries`` and ``rejected`` count verdicts and rejects; in a state the rejects of all runs.
-
-    ``tables`` gives the verdicts, with the columns of ``Judged`` and perhaps more, the proofs of forks, None if none
-    were written, and the rejects, which a state only counts. ``CulmError`` if a file cannot be read.
+    to be relied on, since it is a file of JSON. ``entries`` and ``rejected`` count verdicts and rejects; in a state the
+    rejects of all runs.
     """
 
     folder: Path
     said: Mapping[str, object]
-    of_state: bool
-    has_proofs: bool
     entries: int
     rejected: int
-    tables: Callable[[Engine], tuple[Table[Any], Table[Fork] | None, Table[Reject]]]
+    state: State | None = None
+
+    def tables(self, engine: Engine) -> tuple[Table[Any], Table[Fork] | None, Table[Reject]]:
+        """The verdicts, with the columns of ``Judged`` and perhaps more, the proofs of forks, and the rejects.
+
+        There are no proofs if none were written. A state only counts rejects.
+        """
+        if self.state is not None:
+            verdicts = self.state.judged(engine).map(partial(pronounced, everything=True), Verdict)
+            return verdicts, forks(*self.state.forked(engine)).kept(), engine.load([], Reject, "offset")
+        proofs = self.folder / "forks"
+        return (
+            engine.stored(self.folder / "verdicts", Judged),
+            engine.stored(proofs, Fork) if proofs.is_dir() else None,
+            engine.stored(self.folder / "rejects", Reject),
+        )
 
 
 def source_of(folder: Path) -> Source:
-    """The subject in a folder. ``ConfigError`` if it holds neither the results of a verification nor a state."""
+    """The subject in a folder. ``ConfigError`` if it holds neither the results of a verification nor a state.
+
+    ``CulmError`` if a file of the results cannot be read.
+    """
     if (folder / "manifest.json").is_file() and not (folder / SUMMARY).exists():
-        return _of_state(State.open(folder))
+        state = State.open(folder)
+        said = {**state.totals, "signatures": state.signatures}
+        return Source(state.folder, said, state.totals.get("entries", 0), state.totals.get("rejects", 0), state)
     for needed in ("verdicts", "rejects", SUMMARY):
         if not (folder / needed).exists():
             raise ConfigError(f"{folder}: not the results of culm spark verify, nor a state: there is no {needed}")
     try:
-        said = json.loads((folder / SUMMARY).read_bytes())
+        found = json.loads((folder / SUMMARY).read_bytes())
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        found = None
+    if not isinstance(found, dict):
         raise ConfigError(f"{folder / SUMMARY}: not a summary of culm spark verify, or damaged")
-    return _of_results(folder, said)
+    _rows_in(folder / "forks", Fork)
+    return Source(folder, found, _rows_in(folder / "verdicts", Judged), _rows_in(folder / "rejects", Reject))
 
 
-def _of_results(folder: Path, said: Mapping[str, object]) -> Source:
-    has_proofs = (folder / "forks").is_dir()
-
-    def tables(engine: Engine) -> tuple[Table[Any], Table[Fork] | None, Table[Reject]]:
-        proofs = _stored(engine, folder / "forks", Fork) if has_proofs else None
-        return _stored(engine, folder / "verdicts", Judged), proofs, _stored(engine, folder / "rejects", Reject)
-
-    entries, rejected = rows_in(folder / "verdicts"), rows_in(folder / "rejects")
-    return Source(folder, said, False, has_proofs, entries, rejected, tables)
-
-
-def _of_state(state: State) -> Source:
-    def tables(engine: Engine) -> tuple[Table[Any], Table[Fork] | None, Table[Reject]]:
-        verdicts = state.judged(engine).map(partial(pronounced, everything=True), Verdict)
-        return verdicts, forks(*state.forked(engine)).kept(), engine.load([], Reject, "offset")
-
-    said = {**state.totals, "signatures": state.signatures}
-    entries, rejected = (state.totals.get(name, 0) for name in ("entries", "rejects"))
-    return Source(state.folder, said, True, True, entries, rejected, tables)
-
-
-def _stored(engine: Engine, folder: Path, table: type[R]) -> Table[R]:
-    """The rows of a folder; ``CulmError`` if one of its files cannot be read or lacks a column."""
-    for path, found in _files(folder):
-        if lacking := {*names(table)}.difference(found.schema.names):
-            raise CulmError(f"{path}: a table without the column {min(lacking)!r}; verify the inputs again")
-    return engine.stored(folder, table)
-
-
-def rows_in(folder: Path) -> int:
-    """How many rows a folder of Parquet files has; only the ends of the files are read. ``CulmError`` if that fails."""
-    return sum(found.num_rows for _, found in _files(folder))
-
-
-def _files(folder: Path) -> Iterator[tuple[Path, parquet.FileMetaData]]:
+def _rows_in(folder: Path, table: type[Row]) -> int:
+    """How many rows a table of Parquet files has; ``CulmError`` if one cannot be read or lacks a column."""
+    rows = 0
     for path in sorted(folder.glob("*.parquet")):
         try:
-            yield path, parquet.read_metadata(path)
+            found = parquet.read_metadata(path)
         except (pa.ArrowException, OSError) as error:
             raise CulmError(f"{path}: not a Parquet file, or damaged; verify the inputs again") from error
+        if lacking := {*names(table)}.difference(found.schema.names):
+            raise CulmError(f"{path}: a table without the column {min(lacking)!r}; verify the inputs again")
+        rows += found.num_rows
+    return rows

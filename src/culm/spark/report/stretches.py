@@ -21,15 +21,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import compute
 
 from culm.bamboo import MAX_U64
 from culm.errors import CulmError
-from culm.spark.batches.arrays import signed, unsigned
+from culm.spark.batches.arrays import decimals, signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Sum, Tiny, schema
@@ -85,43 +87,48 @@ def magnitudes(numbers: Numbers) -> Longs:
 
 def stretches(rows: pa.Table) -> pa.Table:
     """Verdicts to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
+    if not len(rows):
+        return schema(Stretch).empty_table()
     number, log, size = (_unsigned(rows.column(name)) for name in ("seqnum", "log_id", "size"))
     if not number.all():
         raise CulmError(NO_ENTRY)
     copies = np.asarray(rows.column("copies").fill_null(0)).astype(np.int64)
-    author, authors = _encoded(rows.column("author"))
+    author, _ = encoded(rows.column("author"))
     verdict = _codes(rows.column("verdict"), VERDICTS, "verdict")
     payload = _codes(rows.column("payload"), STATES, "state of a payload")
-    at_reason, reasons = _encoded(rows.column("reason"))
-    words = [_words(reason) for reason in reasons]
-    named = {text: position for position, text in enumerate(words)}
-    reason = np.array([named[text] for text in words], np.int64)[at_reason]
-    forked = np.array([_fork(text) for text in reasons], np.uint64)[at_reason]
+    at_reason, reasons = encoded(rows.column("reason"))
+    told = [(_words(reason), _fork(reason)) for reason in reasons]
+    alike = {one: position for position, one in enumerate(told)}
+    reason = np.array([alike[one] for one in told], np.int64)[at_reason]
     sizes, found = magnitudes(number), magnitudes(np.maximum(copies, 0).astype(np.uint64))
-    begins = np.ones(len(number), np.bool_)
-    begins[1:] = number[1:] != number[:-1] + np.uint64(1)
-    for key in (author, log, verdict, payload, reason, forked, sizes, found):
-        begins[1:] |= key[1:] != key[:-1]
-    starts = begins.nonzero()[0]
-    counts = np.diff(np.append(starts, len(number)))
-    low, forked_at = number[starts], forked[starts]
+    follows = number - np.arange(len(number), dtype=np.uint64)  # the same for numbers that follow each other
+    starts = begins(follows, author, log, verdict, payload, reason, sizes, found)
+    counts = np.diff(starts, append=len(number))
+    low, forked_at = number[starts], np.array([position for _, position in told], np.uint64)[reason[starts]]
     columns = {
-        "author": pa.array(authors, pa.binary()).take(pa.array(author[starts])),
+        "author": rows.column("author").take(starts),
         "log": signed(log[starts]),
         "low": signed(low),
         "high": signed(low + (counts - 1).astype(np.uint64)),
         "verdict": verdict[starts],
         "payload": payload[starts],
-        "reason": pa.array(words, pa.string()).take(pa.array(reason[starts])),
+        "reason": pa.array([words for words, _ in told], pa.string()).take(reason[starts]),
         "magnitude": sizes[starts],
         "found": found[starts],
         "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
         "proved_at": pa.nulls(len(starts), pa.int64()),
         "entries": counts,
         "size": _sums(size, starts),
-        "copies": np.add.reduceat(copies, starts) if len(starts) else copies,
+        "copies": np.add.reduceat(copies, starts),
     }
     return pa.table(columns)
+
+
+def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Where rows begin that differ from the row before in any of these columns; the first row does."""
+    differs = np.ones(len(columns[0]), np.bool_)
+    differs[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return differs.nonzero()[0]
 
 
 def proofs(rows: pa.Table) -> pa.Table:
@@ -174,23 +181,19 @@ def _unsigned(column: pa.ChunkedArray) -> Numbers:
     return np.asarray(found)
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
+def encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
     """For each row the position of its value in the list of distinct values, in which null is one."""
-    whole = column.combine_chunks()
-    whole = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
-    values = whole.dictionary.to_pylist()
-    return np.asarray(whole.indices.fill_null(len(values))).astype(np.int64), [*values, None]
+    whole = column.combine_chunks().dictionary_encode("encode")
+    return np.asarray(whole.indices).astype(np.int64), whole.dictionary.to_pylist()
 
 
 def _codes(column: pa.ChunkedArray, names: Sequence[str], what: str) -> npt.NDArray[np.int8]:
     """The positions of a column's values in ``names``; ``CulmError`` for any other value."""
-    at, values = _encoded(column)
-    known = {name: position for position, name in enumerate(names)}
-    codes = np.array([known.get(value, -1) for value in values], np.int8)[at]
-    unknown = {repr(values[position]) for position in np.unique(at[codes < 0]).tolist()}
-    if unknown:
-        raise CulmError(f"{min(unknown)} is not a {what}; expected {', '.join(names)}")
-    return codes
+    found = compute.index_in(column, pa.array(names))
+    if found.null_count:
+        unknown = min(map(repr, column.filter(found.is_null()).unique().to_pylist()))
+        raise CulmError(f"{unknown} is not a {what}; expected {', '.join(names)}")
+    return np.asarray(found).astype(np.int8)
 
 
 def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
@@ -198,12 +201,8 @@ def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
 
     Arrow sums decimals exactly, too, but takes twice as long for the whole step.
     """
-    if not len(starts):
-        return pa.array([], pa.decimal128(38, 0))
-    low, high = np.add.reduceat(values & _LOW, starts), np.add.reduceat(values >> _HALF, starts)
-    whole = (high << _HALF) + low
-    words = np.stack([whole, (high >> _HALF) + (whole < low)], axis=1).astype("<u8")
-    return pa.Array.from_buffers(pa.decimal128(38, 0), len(words), [None, pa.py_buffer(words.tobytes())])
+    high, low = (decimals(np.add.reduceat(half, starts)) for half in (values >> _HALF, values & _LOW))
+    return compute.add(compute.multiply(high, pa.scalar(Decimal(2**32))), low)
 
 
 def _words(reason: str | None) -> str | None:

@@ -95,8 +95,8 @@ TESTED_IN = {
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
     "spark/following/test_query": "spark.following.delivery",
-    "spark/source/test_live": "spark.source.feed spark.source.spool",
-    "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
+    "spark/source/test_peers": "spark.source.feed spark.source.spool",
+    "spark/source/test_source": "spark.source.entries spark.source.options"
     " spark.source.rows spark.source.stores spark.source.trigger spark.source.writer",
     "spark/verification/test_state": "spark.verification.incremental",
     "spark/verification/test_steps": "spark.batches.arrays spark.batches.checks spark.runtime.columns"

@@ -34,14 +34,16 @@ def found_in(piece: Piece, wanted: Wanted) -> Iterator[Found]:
 
 
 class Pieces:
-    """A reader of pieces: the ``read`` that Spark calls in a task, for the readers of stores, files and folders."""
+    """A reader of pieces, and of rows that a task has with it: the ``read`` that Spark calls in a task."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        found = chain.from_iterable(found_in(piece, self._options.wanted) for piece in partition.value)
+        parts: Iterable[Piece | Found] = partition.value
+        wanted = self._options.wanted
+        found = chain.from_iterable([one] if isinstance(one, Found) else found_in(one, wanted) for one in parts)
         return entry_batches(found, self._options)
 
 

@@ -21,7 +21,7 @@ from culm.spark.reading.inputs import Split, plan
 from culm.spark.source.entries import check_schema, schema_of
 from culm.spark.source.folder import FolderStream
 from culm.spark.source.options import Options, paths_of, settings_of
-from culm.spark.source.peers import PeerStream
+from culm.spark.source.peers import LiveStream, PeerStream
 from culm.spark.source.rows import Pieces
 from culm.spark.source.stores import StoreStream
 from culm.spark.source.writer import BundlesWriter
@@ -63,8 +63,6 @@ class CulmSource(DataSource):
         check_schema(schema)
         options = Options.parse(self.options, schema.names)
         if any(path.startswith("culm://") for path in paths):
-            from culm.spark.source.live import LiveStream  # noqa: PLC0415 - imports addresses of the node
-
             return LiveStream(_only(paths), options)
         places = located(paths, settings_of(self.options))
         if any(not place.is_local or Path(place.uri).is_dir() for place in places):

@@ -16,11 +16,13 @@ from culm.errors import ConfigError
 from culm.ranges import read_range
 from culm.spark.reading import inputs
 from culm.spark.reading import scan as scanning
+from culm.spark.reading.entries import split_batches
+from culm.spark.reading.found import Found
 from culm.spark.reading.inputs import Part, plan
 from culm.spark.reading.scan import scan
 from culm.spark.reading.wanted import Wanted
 from culm.spark.source.options import Options
-from culm.spark.source.rows import entry_batches, found_in
+from culm.spark.source.rows import entry_batches
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.store.rows import all_rows
@@ -64,7 +66,7 @@ def read(path: Path, **options: str) -> list[dict[str, Any]]:
     """The rows that the source gives for some options."""
     asked = Options.parse(options)
     splits = plan([path], None, asked.wanted)
-    found = (row for split in splits for piece in split for row in found_in(piece, asked.wanted))
+    found = (batch for split in splits for batch in split_batches(split, Found, asked.wanted))
     return [row for batch in entry_batches(found, asked) for row in batch.to_pylist()]
 
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reading.found import EntryRow, Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Part, Piece, Split, plan
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import BATCH_ROWS, batch_of, ddl, rows, schema
+from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.spark.runtime.columns import BATCH_ROWS, Row, batch_of, ddl, schema
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -92,23 +93,21 @@ def reading(splits: Sequence[Split]) -> Callable[[Iterator[pa.RecordBatch]], Ite
     return read
 
 
-def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, as batches of ``EntryRow``. Rows of Parquet never become Python objects."""
+def split_batches(split: Split, table: type[Row] = EntryRow, wanted: Wanted = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    """The rows of a split as batches of ``EntryRow``, or of ``Found`` with those payloads that are ``wanted``.
+
+    Rows of Parquet never become Python objects, and have no payloads.
+    """
     for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
         if is_table:
-            yield from chain.from_iterable(map(_table_batches, pieces))
+            yield from chain.from_iterable(_table_batches(piece, table) for piece in pieces)
         else:
-            found = chain.from_iterable(map(scan, pieces))
+            found = chain.from_iterable(scan(piece, wanted) for piece in pieces)
             while page := list(islice(found, BATCH_ROWS)):
-                yield batch_of(EntryRow, page)
+                yield batch_of(table, page)
 
 
-def table_rows(piece: Piece) -> Iterator[Found]:
-    """The rows of some row groups of a Parquet file, in the form that ``scan`` gives; without payloads."""
-    return (Found(*row) for row in rows(EntryRow, _table_batches(piece)))
-
-
-def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
+def _table_batches(piece: Piece, table: type[Row]) -> Iterator[pa.RecordBatch]:
     system, path = piece.location.filesystem()
     with parquet.ParquetFile(path, filesystem=system) as file:
         given = [name for name in EntryRow._fields if name in file.schema_arrow.names]
@@ -121,5 +120,5 @@ def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
                 **{name: batch.column(name) for name in given},
             }
             at += count
-            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in schema(EntryRow))
-            yield pa.record_batch([*arrays], schema(EntryRow))
+            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in schema(table))
+            yield pa.record_batch([*arrays], schema(table))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import ConfigError, Place
+from culm.errors import ConfigError, EncodingError, Place
 from culm.spark.batches.payload import HELD, PayloadFrame, judged
 from culm.spark.runtime.columns import schema
 from culm.spark.storage import Location
@@ -49,25 +49,24 @@ class Payload:
         self._kept: list[bytes] = []
         self.hasher = PayloadHasher()
 
-    def read(self, pieces: Iterable[bytes]) -> Payload:
-        """Take the next bytes; returns itself."""
-        for data in pieces:
-            self.hasher.update(data)
-            if self.hasher.size <= self._limit:
-                self._kept.append(data)
-            else:
-                self._kept.clear()
-        return self
+    def read(self, pieces: Iterable[bytes]) -> bool:
+        """Take the next bytes; False if the file ends among them. What comes next in the file says so, too."""
+        try:
+            for data in pieces:
+                self.hasher.update(data)
+                if self.hasher.size <= self._limit:
+                    self._kept.append(data)
+                else:
+                    self._kept.clear()
+        except EncodingError:
+            return False
+        return True
 
-    def state(self, entry: Entry) -> str:
-        """The state of an entry's payload if these are all of its bytes (``batches.payload``)."""
-        return judged(entry, self.hasher.hash, self.hasher.size)
-
-    def bytes_for(self, entry: Entry) -> bytes | None:
-        """The bytes, if they were kept and are the payload of this entry; else None."""
-        if self.hasher.size > self._limit or self.state(entry) != HELD:
-            return None
-        return b"".join(self._kept)
+    def found(self, source: str, offset: int, entry: Entry) -> Found:
+        """The row of an entry, if these are all bytes of its payload, or of what stands in its place."""
+        state = judged(entry, self.hasher.hash, self.hasher.size)
+        is_kept = state == HELD and self.hasher.size <= self._limit
+        return Found(source, offset, entry.encoded, state, payload=b"".join(self._kept) if is_kept else None)
 
     def frame(self, place: Place) -> bytes:
         """The payload as an encoded ``PayloadFrame`` of this place."""

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, takewhile
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 
@@ -25,8 +26,9 @@ from culm.node.network.urls import PeerUrl
 from culm.ranges import Range
 from culm.spark.batches.payload import HELD, without_bytes
 from culm.spark.reading.found import Found
+from culm.spark.runtime.columns import batch_of, batches
 from culm.spark.source.options import Options
-from culm.spark.source.rows import Pieces, entry_batches
+from culm.spark.source.rows import entry_batches
 from culm.spark.source.spool import BEGINNING, Offset
 from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.schema import to_sql
@@ -39,15 +41,14 @@ _TASK_BYTES = 4 * 1024 * 1024  # of rows in one task: a batch keeps some cores b
 _MOST_LOGS = 1000  # Each log is a request of its own in every batch, and an offset names all logs.
 
 
-class LiveStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what a ``culm://`` peer has and gets. ``ConfigError`` without the peer's key, or the option ``home``.
 
     Spark makes several of these; only the one whose offsets it asks for calls the peer.
     """
 
     def __init__(self, url: str, options: Options) -> None:
-        super().__init__(options)
-        self._url = PeerUrl.parse(url, schemes=("culm",))
+        self._url, self._options = PeerUrl.parse(url, schemes=("culm",)), options
         if options.home is None:
             raise ConfigError("to follow a culm:// peer, name a folder for the stream: option('home', FOLDER)")
         self._feed: Feed | None = None
@@ -75,6 +76,10 @@ class LiveStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # type: ignore[override]
         """The rows between two offsets, cut into tasks, which have them with them."""
         return [InputPartition(rows) for rows in _cut(self._opened().spool.rows(start, end, str(self._url)))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        return entry_batches([batch_of(Found, partition.value)], self._options)
 
     def stop(self) -> None:
         """End the session, when the query ends."""
@@ -161,5 +166,5 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _rows(self, found: dict[str, list[Found]]) -> Iterator[Row]:
-        for batch in entry_batches(chain.from_iterable(found.values()), self._options):
+        for batch in entry_batches(batches(Found, chain.from_iterable(found.values())), self._options):
             yield from (Row(**row) for row in batch.to_pylist())

@@ -25,8 +25,7 @@ from culm.node.service import NodeService
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.scan import scan
 from culm.spark.source import CulmSource
-from culm.spark.source.entries import ENTRIES
-from culm.spark.source.options import Options
+from culm.spark.source.options import ENTRIES, Options
 from culm.spark.source.peers import PeerStream
 from culm.spark.source.writer import BundlesWriter
 from culm.spark.storage import Location, located

@@ -28,9 +28,8 @@ from culm.spark.batches.payload import HELD, without_bytes
 from culm.spark.reading.found import Found
 from culm.spark.runtime.columns import batch_of, batches
 from culm.spark.source.options import Options
-from culm.spark.source.rows import entry_batches
+from culm.spark.source.rows import SupportsTriggerAvailableNow, entry_batches
 from culm.spark.source.spool import BEGINNING, Offset
-from culm.spark.source.trigger import SupportsTriggerAvailableNow
 from culm.store.schema import to_sql
 from culm.wire.places import log_text, parse_log
 

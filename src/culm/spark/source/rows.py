@@ -14,8 +14,17 @@ from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import Found
-from culm.spark.source.entries import ENTRIES
-from culm.spark.source.options import Options
+from culm.spark.source.options import ENTRIES, Options
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # PySpark 4.1
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """The mark of streams that can end with what is held when they start, where PySpark has none."""
+
+
+__all__ = ["DECODED", "Pieces", "SupportsTriggerAvailableNow", "decoded", "entry_batches"]
 
 
 class Pieces:

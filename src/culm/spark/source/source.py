@@ -18,12 +18,10 @@ from pyspark.sql.types import StructType
 
 from culm.errors import ConfigError
 from culm.spark.reading.inputs import Split, plan
-from culm.spark.source.entries import check_schema, schema_of
-from culm.spark.source.folder import FolderStream
-from culm.spark.source.options import Options, paths_of, settings_of
+from culm.spark.source.growing import FolderStream, StoreStream
+from culm.spark.source.options import Options, paths_of, schema_of, settings_of
 from culm.spark.source.peers import LiveStream, PeerStream
 from culm.spark.source.rows import Pieces
-from culm.spark.source.stores import StoreStream
 from culm.spark.source.writer import BundlesWriter
 from culm.spark.storage import located
 
@@ -42,8 +40,7 @@ class CulmSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of stores, export files and tables of entries. A schema that the user gave chooses columns, too."""
-        check_schema(schema)
-        options = Options.parse(self.options, schema.names)
+        options = Options.parse(self.options, schema)
         return EntriesReader(plan(paths_of(self.options), settings_of(self.options), options.wanted), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -60,8 +57,7 @@ class CulmSource(DataSource):
             raise PySparkNotImplementedError(
                 errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "streamReader"}
             )
-        check_schema(schema)
-        options = Options.parse(self.options, schema.names)
+        options = Options.parse(self.options, schema)
         if any(path.startswith("culm://") for path in paths):
             return LiveStream(_only(paths), options)
         places = located(paths, settings_of(self.options))
@@ -72,8 +68,7 @@ class CulmSource(DataSource):
 
     def simpleStreamReader(self, schema: StructType) -> SimpleDataSourceStreamReader:  # noqa: N802
         """A stream of what one peer gets; it is read by one task, since a peer has one connection."""
-        check_schema(schema)
-        return PeerStream(_only(paths_of(self.options)), Options.parse(self.options, schema.names))
+        return PeerStream(_only(paths_of(self.options)), Options.parse(self.options, schema))
 
 
 def _only(addresses: Sequence[str]) -> str:

@@ -10,11 +10,10 @@ A payload is known by its hash. So any copy serves, even one that stands beside 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow.compute import field
@@ -46,10 +45,12 @@ class PlaceRow(NamedTuple):
 # piece: once to check them, once to hand them out, so that a payload of any size passes in little memory.
 WHOLE_BYTES = 1024 * 1024
 
-# Sources that are kept open. Payloads of one log mostly lie in one source, so few are enough; too many would use up
-# file descriptors where a table names thousands of files.
+# Sources that are kept open; then all are closed. Payloads of one log mostly lie in one source, so few are enough; too
+# many would use up file descriptors where a table names thousands of files.
 _OPEN = 16
 
+
+_PLACE = ["source", "offset"]
 
 # -- noting places --------------------------------------------------------------------------------------------------
 
@@ -61,17 +62,13 @@ def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:
     fields = fields_of(held.column("encoded"))
     some = (fields.good & (fields.size > 0)).nonzero()[0]
     digests = cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)
-    for source, offset, digest in zip(*_cells(held.take(pa.array(some)), "source", "offset"), digests, strict=True):
-        yield PlaceRow(YAMF_PREFIX + digest.tobytes(), source, offset)
+    for row, digest in zip(held.take(pa.array(some)).select(_PLACE).to_pylist(), digests, strict=True):
+        yield PlaceRow(YAMF_PREFIX + digest.tobytes(), **row)
     framed = placed.filter(field("payload_frame").is_valid())
-    for source, offset, frame in zip(*_cells(framed, "source", "offset", "payload_frame"), strict=True):
-        found = PayloadFrame.decode(frame)
-        if found.size:
-            yield PlaceRow(found.payload_hash, source, offset)
-
-
-def _cells(batch: pa.RecordBatch, *names: str) -> Iterator[list[Any]]:
-    return (batch.column(name).to_pylist() for name in names)
+    frames = map(PayloadFrame.decode, framed.column("payload_frame").to_pylist())
+    for row, frame in zip(framed.select(_PLACE).to_pylist(), frames, strict=True):
+        if frame.size:
+            yield PlaceRow(frame.payload_hash, **row)
 
 
 # -- reading there --------------------------------------------------------------------------------------------------
@@ -85,12 +82,13 @@ class Payloads(AbstractContextManager["Payloads"]):
 
     def __init__(self, settings: Settings | None = None) -> None:
         self._settings = settings_here() if settings is None else settings
-        self._sources: OrderedDict[str, tuple[_Pieces, Callable[[], None]]] = OrderedDict()  # and how each is closed
+        self._sources: dict[str, _Pieces] = {}
+        self._opened = ExitStack()
 
     def __exit__(self, *_: object) -> None:
         """Close all sources; they are opened again when they are needed."""
-        while self._sources:
-            self._sources.popitem()[1][1]()
+        self._sources.clear()
+        self._opened.close()
 
     def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
         """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
@@ -121,25 +119,17 @@ class Payloads(AbstractContextManager["Payloads"]):
             raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
 
     def _source(self, path: str) -> _Pieces:
-        found = self._sources.pop(path, None)
-        if found is None:
+        if path not in self._sources:
             if len(self._sources) >= _OPEN:
-                _, close = self._sources.popitem(last=False)[1]
-                close()
-            found = _opened(Location(path, self._settings))
-        self._sources[path] = found
-        return found[0]
-
-
-def _opened(location: Location) -> tuple[_Pieces, Callable[[], None]]:
-    """Open a store or a file; a function that closes it comes with it."""
-    with ExitStack() as opened:
-        stream = opened.enter_context(location.open())
-        if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-            pieces: _Pieces = partial(read_pieces, opened.enter_context(opened_store(location)))
-        else:
-            pieces = partial(_pieces, stream)
-        return pieces, opened.pop_all().close
+                self.__exit__()
+            location = Location(path, self._settings)
+            with ExitStack() as opened:  # so that nothing stays open if the rest fails
+                stream = opened.enter_context(location.open())
+                is_store = stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+                store = opened.enter_context(opened_store(location)) if is_store else None
+                self._opened.push(opened.pop_all())
+            self._sources[path] = partial(_pieces, stream) if store is None else partial(read_pieces, store)
+        return self._sources[path]
 
 
 def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:

@@ -84,7 +84,7 @@ class Wanted:
 
     def has_payload(self, seq: int, size: int) -> bool:
         """Whether the payload of an entry that is wanted is wanted, too."""
-        return self.payload_limit >= 0 and self.span.fits(size) and not self.span.forbids(seq)
+        return size <= self.payload_limit and self.span.fits(size) and not self.span.forbids(seq)
 
 
 EVERYTHING = Wanted()

@@ -14,7 +14,7 @@ a session and a store of its own. A batch that is made again is fetched again, s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count, takewhile
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +30,9 @@ from culm.spark.runtime.columns import batch_of, batches
 from culm.spark.source.options import Options
 from culm.spark.source.rows import SupportsTriggerAvailableNow, entry_batches
 from culm.spark.source.spool import BEGINNING, Offset
+from culm.store import ReadableStore
 from culm.store.schema import to_sql
+from culm.types import Log
 from culm.wire.places import log_text, parse_log
 
 if TYPE_CHECKING:
@@ -94,17 +96,15 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._feed
 
 
-def _cut(rows: Iterable[Found]) -> Iterator[list[Found]]:
-    task: list[Found] = []
-    size = 0
-    for row in rows:
-        task.append(row)
-        size += len(row.encoded or b"") + len(row.payload or b"")
-        if size >= _TASK_BYTES:
-            yield task
-            task, size = [], 0
-    if task:
-        yield task
+def _cut(rows: Iterable[Found]) -> list[list[Found]]:
+    total = 0
+
+    def task(row: Found) -> int:
+        nonlocal total
+        total += len(row.encoded or b"") + len(row.payload or b"")
+        return total // _TASK_BYTES
+
+    return [list(some) for _, some in groupby(rows, key=task)]
 
 
 Reached = dict[str, int]
@@ -151,18 +151,18 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         spans = {parse_log(log): Range(seq + 1, end[log]) for log, seq in start.items() if end[log] > seq}
         if not spans:
             return {}
-        found: dict[str, list[Found]] = {}
         with fetched(self._url, spans, self._options.wait) as store:
-            for log, span in spans.items():
-                rows = found[log_text(log)] = []
-                held = zip(count(span.start), store.entries(log, span.start, span.last), strict=False)
-                for _, stored in takewhile(lambda one: one[0] == one[1].entry.seq, held):
-                    entry = stored.entry
-                    is_kept = stored.payload_complete and entry.size <= self._options.wanted.payload_limit
-                    payload = b"".join(store.payload(stored)) if is_kept else None
-                    state = HELD if stored.payload_complete else without_bytes(entry)
-                    rows.append(Found(str(self._url), to_sql(entry.seq), entry.encoded, state, payload=payload))
-        return found
+            return {log_text(log): [*self._held(store, log, span)] for log, span in spans.items()}
+
+    def _held(self, store: ReadableStore, log: Log, span: Range) -> Iterator[Found]:
+        for seq, stored in enumerate(store.entries(log, span.start, span.last), span.start):
+            entry, is_held = stored.entry, stored.payload_complete
+            if entry.seq != seq:
+                return
+            is_kept = is_held and entry.size <= self._options.wanted.payload_limit
+            payload = b"".join(store.payload(stored)) if is_kept else None
+            state = HELD if is_held else without_bytes(entry)
+            yield Found(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)
 
     def _rows(self, found: dict[str, list[Found]]) -> Iterator[Row]:
         for batch in entry_batches(batches(Found, chain.from_iterable(found.values())), self._options):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
@@ -58,9 +59,7 @@ class Spool:
     """A store, as rows behind an offset. ``StoreError`` if it cannot be read; use it from one thread."""
 
     def __init__(self, path: Path, wanted: Wanted, wait: float) -> None:
-        self._path = path
-        self._wanted = wanted
-        self._wait = wait
+        self._path, self._wanted, self._wait = path, wanted, wait
         self._database = open_database(path, read_only=True)
         self._held_up: tuple[int, int] | None = None  # the row that a payload holds up, and the bytes that it has of it
         self._since, self._known = 0.0, 0  # since when, and the greatest row then
@@ -100,7 +99,7 @@ class Spool:
         rows = connection.execute(f"{_ENTRIES} LIMIT ?", (start["entries"], most))
         for row, encoded, digest, state, held in each_row(rows, ROW, BYTES.or_null(), BYTES, COUNT, COUNT):
             in_order((end["entries"],), (row,))
-            payload = _payload_bytes(encoded, self._wanted)
+            payload = _payload_bytes(_entry(encoded), self._wanted)
             if payload and state in {PayloadState.ABSENT, PayloadState.PARTIAL}:
                 if row > self._overdue:
                     held_up = row, held
@@ -139,7 +138,10 @@ class Spool:
             yield found._replace(source=source)
             if found.reason is None:
                 yield next(proofs)._replace(source=source)
-                yield from _told(found, self._wanted, source)
+                entry = Entry.decode(found.encoded or b"")
+                told = f"the log {log_text(entry.log)} is forked: its author signed two entries {entry.seq}"
+                if self._wanted.has_log(*entry.log):
+                    yield Found(source, found.offset, reason=f"{told}; both stand beside this row")
 
 
 def _greatest(connection: sqlite3.Connection, table: str) -> int:
@@ -158,33 +160,22 @@ def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
         )
 
 
-def _payload_bytes(encoded: bytes | None, wanted: Wanted) -> int:
+def _payload_bytes(entry: Entry | None, wanted: Wanted) -> int:
     """The size of an entry's payload if that is wanted, else 0."""
-    entry = _entry(encoded)
-    if wanted.payload_limit < 0 or entry is None:
-        return 0
-    is_wanted = entry.size <= wanted.payload_limit and wanted.has(entry.place)
-    return entry.size if is_wanted and wanted.has_payload(entry.seq, entry.size) else 0
+    is_wanted = entry is not None and wanted.has(entry.place) and wanted.has_payload(entry.seq, entry.size)
+    return entry.size if entry is not None and is_wanted else 0
 
 
 def _settled(found: Found, wanted: Wanted, without: frozenset[int]) -> Found:
     """A row with its payload if the batch has it; else as if no payload had ever come, because it may come later."""
-    has_it = found.offset not in without and _payload_bytes(found.encoded, wanted)
     entry = _entry(found.encoded)
+    has_it = found.offset not in without and _payload_bytes(entry, wanted)
     if has_it or entry is None or found.reason is not None:
         return found
     return found._replace(payload_state=without_bytes(entry), payload=None)
 
 
 def _entry(encoded: bytes | None) -> Entry | None:
-    try:
+    with suppress(InvalidEntry):
         return Entry.decode(encoded or b"")
-    except InvalidEntry:
-        return None
-
-
-def _told(found: Found, wanted: Wanted, source: str) -> Iterator[Found]:
-    entry = Entry.decode(found.encoded or b"")
-    if wanted.has_log(*entry.log):
-        reason = f"the log {log_text(entry.log)} is forked: its author signed two entries {entry.seq}"
-        yield Found(source, found.offset, reason=f"{reason}; both stand beside this row")
+    return None

@@ -24,6 +24,7 @@ from pyarrow.fs import FileSystem
 from culm.errors import ConfigError
 from culm.spark.storage.filesystems import said
 from culm.spark.storage.location import Location
+from culm.staging import staged_folder
 
 _MOST_BYTES = 100 * 1024**3  # on this machine's disk; a store that is larger is copied all the same, alone
 _DAY = 24 * 60 * 60  # seconds
@@ -62,19 +63,14 @@ def local_copy(location: Location) -> Iterator[Path]:
 
 
 def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
-    """Copy a store and what is beside it into a new folder, the store last: it marks a copy that is whole."""
-    rmtree(folder, ignore_errors=True)  # what a task left that was killed while it copied
-    folder.mkdir(mode=0o700)
-    for suffix in (*_BESIDE, ""):
-        kind = system.get_file_info(path + suffix).type
-        if suffix and kind == fs.FileType.NotFound:
-            continue
-        whole = folder / f"{name}{suffix}"
-        part = whole.with_name(f".{whole.name}")
-        if kind == fs.FileType.Directory:
-            part.mkdir()
-        fs.copy_files(path + suffix, str(part), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
-        part.rename(whole)
+    """Copy a store and what is beside it into a new folder, which appears when all of it is there."""
+    rmtree(folder, ignore_errors=True)
+    here = fs.LocalFileSystem()
+    with staged_folder(folder) as staged:
+        for suffix in (*_BESIDE, ""):
+            if not suffix or system.get_file_info(path + suffix).type != fs.FileType.NotFound:
+                fs.copy_files(path + suffix, f"{staged}/{name}{suffix}", system, here)
+        staged.rename(folder)
 
 
 def _folder() -> Path:

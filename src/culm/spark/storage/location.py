@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import translate
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -150,22 +151,17 @@ def _is_there(info: FileInfo) -> bool:
 
 def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
     """What a pattern matches, in order. Only folders that can match are listed."""
-    names = pattern.split("/")
-    fixed = next(at for at, name in enumerate(names) if _GLOB.search(name))
+    names = re.sub(r"(/\*\*)+$", "", pattern).split("/")  # all that is below a folder is what the folder means
+    fixed = next((at for at, name in enumerate(names) if _GLOB.search(name)), len(names))
     base = "/".join(names[:fixed]) or "/"
     found = [fs.FileInfo(base, fs.FileType.Directory)]
     for at, name in enumerate(names[fixed:], fixed):
-        is_last, every, wanted = at == len(names) - 1, name == "**", _regex(name)
-        if every and is_last:
-            break  # all that is below, which is what the folder itself means
+        wanted, every, is_last = _regex(name), name == "**", at == len(names) - 1
         below = list(found) if every else []
         for folder in found:
-            entries = system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True, recursive=every))
-            below += [
-                one
-                for one in entries
-                if (every or wanted.fullmatch(one.base_name)) and (is_last or one.type == fs.FileType.Directory)
-            ]
+            for one in system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True, recursive=every)):
+                if wanted.fullmatch(one.base_name) and (is_last or one.type == fs.FileType.Directory):
+                    below.append(one)
         found = below
     return sorted({one.path: one for one in found if not _is_hidden(one.path, base)}.values(), key=lambda one: one.path)
 
@@ -193,18 +189,8 @@ def _is_hidden(path: str, base: str) -> bool:
 
 def _regex(name: str) -> re.Pattern[str]:
     """A pattern for one name, as Hadoop has them: ``*``, ``?``, ``[a-c]``, ``[!a]``, ``{one,two}``."""
-    out, depth = "", 0
-    for part in re.findall(r"\[[!^]?[^\]]+\]|.", name):
-        if part.startswith("[") and len(part) > 1:
-            out += "[^" + part[2:] if part[1] in "!^" else part
-        elif part in "{}":
-            depth += 1 if part == "{" else -1
-            out += "(?:" if part == "{" else ")"
-        elif part == "," and depth:
-            out += "|"
-        else:
-            out += {"*": ".*", "?": "."}.get(part, re.escape(part))
-    try:
-        return re.compile(out, re.DOTALL)
-    except re.error as error:
-        raise ConfigError(f"{name!r} is not a pattern: {error}") from None
+    found = re.search(r"\{([^{}]*)\}", name)
+    if found is None:
+        return re.compile(translate(name.replace("[^", "[!")))
+    words = (name[: found.start()] + word + name[found.end() :] for word in found[1].split(","))
+    return re.compile("|".join(_regex(word).pattern for word in words))

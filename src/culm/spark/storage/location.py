@@ -106,11 +106,11 @@ class Location:
 
     def _below(self, system: FileSystem, info: FileInfo, path: str, *, named: bool) -> Iterator[Listed]:
         """A file, or what is below a folder; ``path`` is this location's own path."""
-        if info.type == fs.FileType.File:
+        if info.type not in {fs.FileType.File, fs.FileType.Directory}:
+            raise ConfigError(f"{self._other(path, info.path)}: not a regular file; copy its content into one")
+        if info.is_file:
             yield Listed(self._other(path, info.path), info.size, named)
             return
-        if info.type != fs.FileType.Directory:
-            raise ConfigError(f"{self._other(path, info.path)}: not a regular file; copy its content into one")
         root = info.path.rstrip("/")
         for one, size in sorted(_local_files(root) if self.is_local else _files(system, root)):
             if not _is_hidden(one, root):
@@ -127,16 +127,13 @@ class Location:
 
 def located(places: Iterable[str | os.PathLike[str]], given: dict[str, str] | None = None) -> list[Location]:
     """The locations of paths and URIs, each once. ``given`` are settings that win over all others."""
-    settings: Settings | None = None
-    found: dict[Location, None] = {}
-    for place in places:
-        text = re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place))
-        if not scheme_of(text):
-            found[Location(str(Path(text).absolute()))] = None
-            continue
-        settings = settings_here(given) if settings is None else settings
-        found[Location(text.rstrip("/"), settings)] = None
-    return list(found)
+    texts = [re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place)) for place in places]
+    settings = settings_here(given) if any(map(scheme_of, texts)) else ()
+    return list(dict.fromkeys(_located(text, settings) for text in texts))
+
+
+def _located(text: str, settings: Settings) -> Location:
+    return Location(text.rstrip("/"), settings) if scheme_of(text) else Location(str(Path(text).absolute()))
 
 
 def target(place: str | os.PathLike[str]) -> Path | Location:

@@ -16,21 +16,19 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain, repeat
 
 from pyarrow import ArrowException, parquet
 
-from culm.errors import ConfigError, CulmError, StoreError
+from culm.bamboo import MAX_U64
+from culm.errors import ConfigError, CulmError
 from culm.spark.reading.borders import PARQUET_MAGIC, borders
 from culm.spark.reading.found import check_columns
 from culm.spark.reading.wanted import EVERYTHING, Wanted
-from culm.spark.storage import Location, Settings, local_copy, located
+from culm.spark.storage import Location, Settings, located, opened_store
 from culm.spark.storage.location import Listed
-from culm.store.database import Database
-from culm.store.opening import open_database
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
 
@@ -240,6 +238,12 @@ def cut(low: int, high: int, step: int) -> Iterator[tuple[int, int]]:
     return ((at, min(at + step - 1, high)) for at in range(low, high + 1, step))
 
 
+def greatest_id(connection: sqlite3.Connection, table: str) -> int:
+    """The greatest row id of a table; 0 if it has no rows."""
+    (greatest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+    return greatest or 0
+
+
 def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
     """Ranges of row ids that cover all entries and fork proofs."""
     for part in (Part.ENTRIES, Part.FORKS):
@@ -256,34 +260,20 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
         return
     whole = (to_sql(first), to_sql(last))
     if not wanted.chooses_logs:
-        (high,) = connection.execute("SELECT max(id) FROM logs").fetchone()
-        yield from ((part, *ids, whole) for ids in cut(1, high or 0, _LOGS) for part in (Part.LOGS, Part.FORKS))
+        logs = cut(1, greatest_id(connection, "logs"), _LOGS)
+        yield from ((part, *ids, whole) for ids in logs for part in (Part.LOGS, Part.FORKS))
         return
-    query, found = "SELECT id, greatest FROM logs WHERE author = ?", set()
-    for author in wanted.authors or ():
-        found.update(connection.execute(query, (author,)).fetchall())
-    for author, log_id in wanted.logs or ():
-        found.update(connection.execute(f"{query} AND log_id = ?", (author, to_sql(log_id))).fetchall())
-    (rows,) = connection.execute("SELECT max(id) FROM entries").fetchone()
+    named = [(author, 0, MAX_U64) for author in wanted.authors or ()]
+    named += [(author, log_id, log_id) for author, log_id in wanted.logs or ()]
+    query = "SELECT id, greatest FROM logs WHERE author = ? AND log_id BETWEEN ? AND ?"
+    found = {row for author, *ids in named for row in connection.execute(query, (author, *map(to_sql, ids)))}
+    rows = greatest_id(connection, "entries")
     for log, greatest in sorted(found):
         yield Part.FORKS, log, log, whole
         reached = min(last, 0 if greatest is None else from_sql(greatest))
         # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
-        step = max(_ROWS, (reached - first) // ((rows or 0) // _ROWS + 1) + 1)
+        step = max(_ROWS, (reached - first) // (rows // _ROWS + 1) + 1)
         yield from ((Part.LOGS, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
-
-
-@contextmanager
-def opened_store(location: Location) -> Iterator[Database]:
-    """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
-    with local_copy(location) as path:
-        try:
-            database = open_database(path, read_only=True)
-        except StoreError as error:
-            text = str(error).replace(str(path), location.uri)
-            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
-        with closing(database):
-            yield database
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:

@@ -24,8 +24,8 @@ from culm.errors import CulmError, PayloadMismatch
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import DIGEST_BYTES, cut
 from culm.spark.batches.payload import HELD, PayloadFrame
-from culm.spark.reading.inputs import SQLITE_MAGIC, opened_store
-from culm.spark.storage import Location, Settings, settings_here
+from culm.spark.reading.inputs import SQLITE_MAGIC
+from culm.spark.storage import Location, Settings, opened_store, settings_here
 from culm.store.files import EntryRecord, PayloadRecord, read_records_from
 from culm.store.payloads.pieces import read_pieces
 

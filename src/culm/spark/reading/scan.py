@@ -12,8 +12,9 @@ from culm.bamboo import Entry
 from culm.errors import EncodingError, InvalidEntry, StoreError
 from culm.spark.batches.payload import ABSENT, FORGOTTEN, PARTIAL, SIZE_MISMATCH, without_bytes
 from culm.spark.reading.found import Found, Payload
-from culm.spark.reading.inputs import Part, Piece, opened_store
+from culm.spark.reading.inputs import Part, Piece
 from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.spark.storage import opened_store
 from culm.store.database import Database, translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records, read_records_from
 from culm.store.payloads.pieces import read_pieces

@@ -26,10 +26,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from culm.errors import ConfigError
 from culm.spark.reading.borders import has_end
-from culm.spark.reading.inputs import Part, Piece, cut, is_beside, opened_store, plan_listed
+from culm.spark.reading.inputs import Part, Piece, cut, greatest_id, is_beside, plan_listed
 from culm.spark.source.options import Options
 from culm.spark.source.rows import Pieces, SupportsTriggerAvailableNow
-from culm.spark.storage import Location
+from culm.spark.storage import Location, opened_store
 from culm.spark.storage.location import Listed
 
 # -- stores ------------------------------------------------------------------------------------------------------
@@ -76,8 +76,7 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         for path in self._paths:
             with opened_store(Location(path)) as database:
                 for part in _TABLES:
-                    (greatest,) = database.connection.execute(f"SELECT max(id) FROM {part.value}").fetchone()
-                    latest[_key(path, part)] = greatest or 0
+                    latest[_key(path, part)] = greatest_id(database.connection, part.value)
         return latest
 
     def partitions(self, start: Rows, end: Rows) -> Sequence[InputPartition]:

@@ -22,7 +22,7 @@ from culm.bamboo import Entry
 from culm.errors import ConfigError, InvalidEntry
 from culm.spark.batches.payload import without_bytes
 from culm.spark.reading.found import Found
-from culm.spark.reading.inputs import Part, Piece
+from culm.spark.reading.inputs import Part, Piece, greatest_id
 from culm.spark.reading.scan import scan
 from culm.spark.reading.wanted import Wanted
 from culm.staging import sync
@@ -72,7 +72,7 @@ class Spool:
     def wait_no_longer(self) -> None:
         """Take the payloads that are not there by now as absent."""
         with self._database.snapshot() as connection:
-            self._overdue = _greatest(connection, "entries")
+            self._overdue = greatest_id(connection, "entries")
 
     def end(self, start: Offset, most: int) -> Offset:
         """The end of the batch behind an offset: at most so many entries; the offset itself if there is nothing new.
@@ -83,7 +83,7 @@ class Spool:
         with self._database.snapshot() as connection:
             _check(connection, start, self._path)
             end = self._behind(connection, start, most)
-            end["forks"] = min(_greatest(connection, "forks"), start["forks"] + _MOST_FORKS)
+            end["forks"] = min(greatest_id(connection, "forks"), start["forks"] + _MOST_FORKS)
         if (end["entries"], end["forks"]) == (start["entries"], start["forks"]):
             return start
         # The store does not wait for the disk with what a peer can send again. Spark's checkpoint is on the disk, and
@@ -117,7 +117,7 @@ class Spool:
         """Note what holds the rows up. After a while without a byte, all rows that were there then are overdue."""
         if held_up is None or held_up != self._held_up:
             self._held_up, self._since = held_up, time.monotonic()
-            self._known = _greatest(connection, "entries")
+            self._known = greatest_id(connection, "entries")
         elif time.monotonic() - self._since > self._wait:
             self._overdue, self._held_up = self._known, None
 
@@ -144,16 +144,11 @@ class Spool:
                     yield Found(source, found.offset, reason=f"{told}; both stand beside this row")
 
 
-def _greatest(connection: sqlite3.Connection, table: str) -> int:
-    (greatest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
-    return greatest or 0
-
-
 def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
     """``ConfigError`` if the last row of an offset is another one in this store."""
     query = "SELECT hash FROM entries WHERE id = ?"
     (digest,) = connection.execute(query, (offset["entries"],)).fetchone() or (b"",)
-    if digest[:_HASH_BYTES].hex() != offset["last"] or _greatest(connection, "forks") < offset["forks"]:
+    if digest[:_HASH_BYTES].hex() != offset["last"] or greatest_id(connection, "forks") < offset["forks"]:
         raise ConfigError(
             f"{path}: the checkpoint of this stream belongs to another store: name the home with which the stream was"
             " started, or start anew with another checkpoint"

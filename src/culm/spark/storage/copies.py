@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -21,10 +21,12 @@ from shutil import rmtree
 from pyarrow import fs
 from pyarrow.fs import FileSystem
 
-from culm.errors import ConfigError
+from culm.errors import ConfigError, StoreError
 from culm.spark.storage.filesystems import said
 from culm.spark.storage.location import Location
 from culm.staging import staged_folder
+from culm.store.database import Database
+from culm.store.opening import open_database
 
 _MOST_BYTES = 100 * 1024**3  # on this machine's disk; a store that is larger is copied all the same, alone
 _DAY = 24 * 60 * 60  # seconds
@@ -60,6 +62,19 @@ def local_copy(location: Location) -> Iterator[Path]:
         yield copy
     finally:
         os.close(lock)
+
+
+@contextmanager
+def opened_store(location: Location) -> Iterator[Database]:
+    """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
+    with local_copy(location) as path:
+        try:
+            database = open_database(path, read_only=True)
+        except StoreError as error:
+            text = str(error).replace(str(path), location.uri)
+            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
+        with closing(database):
+            yield database
 
 
 def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:

@@ -52,19 +52,15 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
             if "://" in path or not Path(path).is_file():
                 raise ConfigError(f"{path}: cannot be followed; a stream reads a store, a folder, or a peer")
 
-    def initialOffset(self) -> Rows:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Rows:
         """Before the first row of every table."""
         return {_key(path, part): 0 for path in self._paths for part in _TABLES}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Note how far the stores go now; the query ends there, even if they grow meanwhile."""
         self._until = self._greatest()
 
-    def latestOffset(  # noqa: N802 - Spark's name
-        self,
-        start: Rows | None = None,
-        limit: object = None,  # noqa: ARG002 - the option ``batch`` limits
-    ) -> Rows:
+    def latestOffset(self, start: Rows | None = None, limit: object = None) -> Rows:
         """The end of the next batch: at most ``batch`` row ids further in each table; all there is in PySpark 4.1."""
         latest = self._until or self._greatest()
         if start is None:
@@ -125,19 +121,15 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Sizes | None = None
         self._listed()
 
-    def initialOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name; a dict all the same
+    def initialOffset(self) -> Offset:  # type: ignore[override]  # it is a dict
         """Before the first file."""
         return BEGINNING
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Note which files are there now; the query ends with them."""
         self._until = self._listed()
 
-    def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
-        self,
-        start: Offset | None = None,
-        limit: object = None,  # noqa: ARG002 - the option ``batch`` limits
-    ) -> Offset:
+    def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # type: ignore[override]
         """The end of the next batch: finished files, by name, of about ``batch`` entries; the start if there is none.
 
         ``ConfigError`` if the folder has more files than an offset can name.

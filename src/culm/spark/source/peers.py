@@ -54,19 +54,15 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigError("to follow a culm:// peer, name a folder for the stream: option('home', FOLDER)")
         self._feed: Feed | None = None
 
-    def initialOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name; a dict all the same
+    def initialOffset(self) -> Offset:  # type: ignore[override]  # it is a dict
         """Before the first row."""
         return BEGINNING
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Get what the peer has now, once; the query ends with it."""
         self._opened().once()
 
-    def latestOffset(  # type: ignore[override]  # noqa: N802 - Spark's name
-        self,
-        start: Offset | None = None,
-        limit: object = None,  # noqa: ARG002 - the option ``batch`` limits
-    ) -> Offset:
+    def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # type: ignore[override]
         """The end of the next batch. Raises why the session with the peer ended, if it did for good."""
         if start is None:
             raise ConfigError("following a culm:// peer needs PySpark 4.2 or newer")
@@ -118,11 +114,11 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         if not options.wanted.logs or len(options.wanted.logs) > _MOST_LOGS:
             raise ConfigError(f"to follow a peer, name the logs (up to {_MOST_LOGS}): option('logs', 'AUTHOR/LOG,...')")
 
-    def initialOffset(self) -> Reached:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Reached:
         """Before the first number that is wanted of each log."""
         return {log_text(log): self._options.wanted.span.start - 1 for log in sorted(self._options.wanted.logs or ())}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Do nothing: the query ends when the peer has nothing more, even if it got entries meanwhile.
 
         Its end cannot be noted beforehand, because a peer only tells where its logs end by sending them.
@@ -135,7 +131,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {log: seq + len(found.get(log, ())) for log, seq in start.items()}
         return iter(list(self._rows(found))), end  # a list, because Spark copies the iterator
 
-    def readBetweenOffsets(self, start: Reached, end: Reached) -> Iterator[Row]:  # noqa: N802 - Spark's name
+    def readBetweenOffsets(self, start: Reached, end: Reached) -> Iterator[Row]:
         """The rows between two offsets; ``NetworkError`` if the peer no longer has them all."""
         found = self._fetched(start, end)
         for log, rows in found.items():

@@ -102,7 +102,7 @@ class BundlesWriter(DataSourceArrowWriter):
                     system.delete_file(old.filesystem()[1])
             system.delete_dir(staging)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - nothing is kept
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of all tasks; called on the driver when the job has failed."""
         with suppress(OSError):
             system, staging = self._staging.filesystem()

@@ -90,7 +90,7 @@ class Feed:
 
     def once(self) -> None:
         """Get what the peer has now. ``NetworkError``, ``ProtocolError`` or ``StoreError`` if that fails."""
-        asyncio.run(self._session(is_live=False))
+        self._session(is_live=False)
         self._has_begun = True
         self.spool.wait_no_longer()
 
@@ -121,7 +121,7 @@ class Feed:
             while not self._stop.wait(_RETRY_SECONDS if self._heard else 0):
                 before = self._heard
                 try:
-                    asyncio.run(self._session(is_live=True))
+                    self._session(is_live=True)
                 except NetworkError as error:
                     if self._heard > before and not isinstance(error, PeerRefused):
                         away_since = time.monotonic()
@@ -133,7 +133,7 @@ class Feed:
         except Exception as error:  # noqa: BLE001 - a stream must not stand still without a word
             self._trouble = error
 
-    async def _session(self, *, is_live: bool) -> None:
+    def _session(self, *, is_live: bool) -> None:
         """One session; one that is live ends only with an error."""
         received = 0
 
@@ -144,12 +144,9 @@ class Feed:
             if stats.bytes_received > received:
                 received, self._heard = stats.bytes_received, time.monotonic()
 
-        store = await asyncio.to_thread(self._home.store)
-        try:
-            purpose = Purpose(is_live=is_live, mirrors=False)
-            await sync(self._identity, self._config, store, self._url, purpose, note)
-        finally:
-            store.close()
+        purpose = Purpose(is_live=is_live, mirrors=False)
+        with self._home.store() as store:
+            asyncio.run(sync(self._identity, self._config, store, self._url, purpose, note))
 
 
 def interests(wanted: Wanted) -> Mapping[bytes | Log, RangeSet] | None:

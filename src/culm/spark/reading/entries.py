@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reading.found import EntryRow
+from culm.spark.reading.found import EntryRow, Found
 from culm.spark.reading.inputs import Part, Piece, Split, plan
 from culm.spark.reading.scan import scan
 from culm.spark.reading.wanted import EVERYTHING, Wanted
-from culm.spark.runtime.columns import BATCH_ROWS, Row, batch_of, ddl, schema
+from culm.spark.runtime.columns import Row, batches, ddl, names, schema
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -103,8 +103,8 @@ def split_batches(split: Split, table: type[Row] = EntryRow, wanted: Wanted = EV
             yield from chain.from_iterable(_table_batches(piece, table) for piece in pieces)
         else:
             found = chain.from_iterable(scan(piece, wanted) for piece in pieces)
-            while page := list(islice(found, BATCH_ROWS)):
-                yield batch_of(table, page)
+            for batch in batches(Found, found):  # of few bytes, because with payloads a row may have megabytes
+                yield batch.select(names(table))
 
 
 def _table_batches(piece: Piece, table: type[Row]) -> Iterator[pa.RecordBatch]:

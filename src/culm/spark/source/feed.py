@@ -41,6 +41,9 @@ from culm.types import Log
 # reason to fail, and a peer that is gone must not look like one that has nothing new.
 _AWAY_SECONDS = 60.0
 _RETRY_SECONDS = 1.0  # between two attempts to reach it again
+# Seconds without a byte in the middle of an answer, on top of the wait that the user chose. That wait is for a peer
+# that has nothing to say; a peer that owes an answer gets this much more before the query fails.
+_ANSWER_SECONDS = 30.0
 _STOP_SECONDS = 10.0  # for the session to end in order; then the process ends without it, and the store is whole
 _logger = logging.getLogger("culm.spark")
 
@@ -51,7 +54,7 @@ def fetched(url: PeerUrl, spans: Mapping[Log, Range], wait: float) -> Iterator[R
 
     ``wait``: seconds of silence after which the peer has nothing to add. ``NetworkError`` if it cannot be reached.
     """
-    config = NodeConfig(b"", limits=NodeLimits(settle_seconds=wait))
+    config = NodeConfig(b"", limits=NodeLimits(settle_seconds=wait, idle_seconds=wait + _ANSWER_SECONDS))
     asked = {log: RangeSet([span]) for log, span in spans.items()}
     purpose = Purpose(is_live=False, mirrors=False, logs=tuple(spans), interest=lambda log: asked.get(log, RangeSet()))
     with TemporaryDirectory(prefix="culm-stream-") as folder, SQLiteStore(Path(folder, "store.db")) as store:

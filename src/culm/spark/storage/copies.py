@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -101,15 +101,13 @@ def _folder() -> Path:
 def _locked(path: Path, kind: int) -> int:
     """The descriptor of a lock file, locked. Its file may be deleted while this waits; it is made again then."""
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with ExitStack() as opened:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            opened.callback(os.close, lock)
             fcntl.flock(lock, kind)
             if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+                opened.pop_all()
                 return lock
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
 
 
 def _sweep(folder: Path, needed: int) -> None:
@@ -120,14 +118,12 @@ def _sweep(folder: Path, needed: int) -> None:
     for path, size in sizes.items():
         if path.stat().st_mtime > time.time() - _DAY and total <= _MOST_BYTES:
             continue
-        try:
+        with suppress(BlockingIOError):
             lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        rmtree(path.with_suffix(""), ignore_errors=True)
-        path.unlink()
-        os.close(lock)
-        total -= size
+            rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink()
+            os.close(lock)
+            total -= size
 
 
 def _size(folder: Path) -> int:

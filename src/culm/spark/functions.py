@@ -29,6 +29,7 @@ from culm.errors import ConfigError
 from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.checks import signed
+from culm.spark.reading.wanted import Wanted
 from culm.spark.runtime.columns import UNSIGNED, arrow
 from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text
@@ -80,10 +81,7 @@ def _in_range(ranges: pa.Array, numbers: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1024)  # a column of ranges mostly repeats a few
 def _range(text: str) -> Range:
-    found = read_range(text)
-    if found.sparse and found.is_open:
-        raise ConfigError(f"{text!r}: a sparse range without an end depends on the newest entry of each log")
-    return found
+    return Wanted.within(read_range(text), 1, MAX_U64)
 
 
 def _number(value: Any) -> int | None:  # noqa: ANN401 - whatever SQL calls a number

@@ -89,32 +89,15 @@ class Location:
         with said(self.uri):
             system, path = self.filesystem()
             info = system.get_file_info(path)
-            if _is_there(info):
-                yield from self._below(system, info, path, named=True)
-                return
-            found = _matching(system, path) if _GLOB.search(path) else []
+            is_there, is_glob = _is_there(info), _GLOB.search(path)
+            found = [info] if is_there else _matching(system, path) if is_glob else []
             if not found:
-                raise ConfigError(f"{self.uri}: {self._missing(system, path)}")
-            every = {one.location: one for match in found for one in self._below(system, match, path, named=False)}
-            yield from every.values()
-
-    def _missing(self, system: FileSystem, path: str) -> str:
-        bucket = bucket_of(self.uri, path)
-        if bucket and not _is_there(system.get_file_info(bucket)):
-            return "there is no such bucket"
-        return "nothing matches" if _GLOB.search(path) else "there is no such file or folder"
-
-    def _below(self, system: FileSystem, info: FileInfo, path: str, *, named: bool) -> Iterator[Listed]:
-        """A file, or what is below a folder; ``path`` is this location's own path."""
-        if info.type not in {fs.FileType.File, fs.FileType.Directory}:
-            raise ConfigError(f"{self._other(path, info.path)}: not a regular file; copy its content into one")
-        if info.is_file:
-            yield Listed(self._other(path, info.path), info.size, named)
-            return
-        root = info.path.rstrip("/")
-        for one, size in sorted(_local_files(root) if self.is_local else _files(system, root)):
-            if not _is_hidden(one, root):
-                yield Listed(self._other(path, one), size, named=False)
+                bucket = bucket_of(self.uri, path)
+                if bucket and not _is_there(system.get_file_info(bucket)):
+                    raise ConfigError(f"{self.uri}: there is no such bucket")
+                raise ConfigError(f"{self.uri}: {'nothing matches' if is_glob else 'there is no such file or folder'}")
+            files = {self._other(path, one): size for match in found for one, size in _below(system, match)}
+            yield from (Listed(one, size, named=is_there and info.is_file) for one, size in files.items())
 
     def _other(self, own: str, path: str) -> Location:
         """The location of another path of the same file system; ``own`` is the path of this location."""
@@ -163,10 +146,22 @@ def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
     return sorted({one.path: one for one in found if not _is_hidden(one.path, base)}.values(), key=lambda one: one.path)
 
 
-def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int]]:
-    for one in system.get_file_info(fs.FileSelector(root, recursive=True)):
-        if one.type != fs.FileType.Directory:
-            yield one.path, one.size or 0
+def _below(system: FileSystem, info: FileInfo) -> Iterator[tuple[str, int | None]]:
+    """A file, or what is below a folder and not hidden, with sizes."""
+    root = info.path.rstrip("/")
+    if info.is_file:
+        yield info.path, info.size
+    elif info.type != fs.FileType.Directory:
+        raise ConfigError(f"{root}: not a regular file; copy its content into one")
+    else:
+        is_local = isinstance(system, fs.LocalFileSystem)
+        files = _local_files(root) if is_local else _files(system, root)
+        yield from sorted(one for one in files if not _is_hidden(one[0], root))
+
+
+def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int | None]]:
+    found = system.get_file_info(fs.FileSelector(root, recursive=True))
+    return ((one.path, one.size or 0) for one in found if one.type != fs.FileType.Directory)
 
 
 def _local_files(root: str) -> Iterator[tuple[str, int | None]]:

@@ -11,7 +11,7 @@ A payload is known by its hash. So any copy serves, even one that stands beside 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from typing import BinaryIO, NamedTuple
 
@@ -25,6 +25,7 @@ from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import DIGEST_BYTES, cut
 from culm.spark.batches.payload import HELD, PayloadFrame
 from culm.spark.reading.inputs import SQLITE_MAGIC
+from culm.spark.reading.scan import paired
 from culm.spark.storage import Location, Settings, opened_store, settings_here
 from culm.store.files import EntryRecord, PayloadRecord, read_records_from
 from culm.store.payloads.pieces import read_pieces
@@ -74,21 +75,16 @@ def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:
 # -- reading there --------------------------------------------------------------------------------------------------
 
 
-class Payloads(AbstractContextManager["Payloads"]):
+class Payloads(ExitStack):
     """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
 
     ``settings`` open the sources of other machines; None: those of this process.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__()
         self._settings = settings_here() if settings is None else settings
         self._sources: dict[str, _Pieces] = {}
-        self._opened = ExitStack()
-
-    def __exit__(self, *_: object) -> None:
-        """Close all sources; they are opened again when they are needed."""
-        self._sources.clear()
-        self._opened.close()
 
     def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
         """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
@@ -121,23 +117,20 @@ class Payloads(AbstractContextManager["Payloads"]):
     def _source(self, path: str) -> _Pieces:
         if path not in self._sources:
             if len(self._sources) >= _OPEN:
-                self.__exit__()
+                self.close()
+                self._sources.clear()
             location = Location(path, self._settings)
             with ExitStack() as opened:  # so that nothing stays open if the rest fails
                 stream = opened.enter_context(location.open())
                 is_store = stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
                 store = opened.enter_context(opened_store(location)) if is_store else None
-                self._opened.push(opened.pop_all())
+                self.push(opened.pop_all())
             self._sources[path] = partial(_pieces, stream) if store is None else partial(read_pieces, store)
         return self._sources[path]
 
 
 def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
-    records = read_records_from(stream, offset)
-    record = next(records, None)
-    if isinstance(record, EntryRecord) and record.payload is None:  # in a bundle it follows
-        place, record = record.entry.place, next(records, None)
-        if not isinstance(record, PayloadRecord) or record.place != place:
-            return
-    if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
-        yield from record.payload
+    record, following = next(paired(read_records_from(stream, offset)), (None, None))
+    found = following or record
+    if isinstance(found, EntryRecord | PayloadRecord) and found.payload is not None:
+        yield from found.payload

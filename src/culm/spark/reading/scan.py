@@ -54,7 +54,7 @@ def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[Found]:
 def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[Found]:
     at = 0
     try:
-        for record, following in _paired(records):
+        for record, following in paired(records):
             at = record.offset
             if isinstance(record, ProofRecord):
                 yield from (_alone(path, at, entry) for entry in (record.proof.first, record.proof.second))
@@ -71,7 +71,7 @@ def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> It
         yield Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
 
 
-def _paired(records: Iterator[Record]) -> Iterator[tuple[Record, PayloadRecord | None]]:
+def paired(records: Iterator[Record]) -> Iterator[tuple[Record, PayloadRecord | None]]:
     """The records, an entry of a bundle together with a payload of its place that follows it."""
     waiting: EntryRecord | None = None
     try:

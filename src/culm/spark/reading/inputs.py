@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import chain, repeat
+from functools import partial
+from itertools import chain
 
 from pyarrow import ArrowException, parquet
 
@@ -40,6 +41,8 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 # entries, and would end with a reject for each of these files.
 _BESIDE_STORE = re.compile(r"-(wal|shm|journal)$|-payloads/[^/]+$")
 _BESIDE_HOME_STORE = re.compile(r"/(identities/[^/]+|(policy|names|peers)\.json|culm\.toml)$")
+
+_NOT_FOLLOWED = "a store, which grows, and is not read with a folder that is followed: follow it by its own path"
 
 # Files that are looked at at a time. On other machines each takes some round trips; here it makes no difference.
 _AT_ONCE = 16
@@ -114,11 +117,6 @@ class Piece:
         """Where its file is."""
         return Location(self.path, self.settings)
 
-    @property
-    def is_of_store(self) -> bool:
-        """Whether its file is a store."""
-        return self.part in {Part.ENTRIES, Part.FORKS, Part.LOGS}
-
 
 Split = tuple[Piece, ...]
 """What one task reads."""
@@ -144,13 +142,13 @@ def plan(
 
 
 def plan_listed(files: Iterable[Listed], wanted: Wanted) -> list[Split]:
-    """The splits of files that a listing found. A file that was not named and that nobody can read is a reject."""
-    return list(_packed(chain.from_iterable(_looked_at(files, wanted))))
+    """The splits of files in a folder that is followed. A store, and a file that nobody can read, are rejects."""
+    return list(_packed(chain.from_iterable(_looked_at(files, wanted, stores=False))))
 
 
-def _looked_at(files: Iterable[Listed], wanted: Wanted) -> list[list[Piece]]:
+def _looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -> list[list[Piece]]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(_tried, files, repeat(wanted)))
+        return list(pool.map(partial(_tried, wanted=wanted, stores=stores), files))
 
 
 def _pieces(place: Location, wanted: Wanted) -> Iterator[Piece]:
@@ -171,17 +169,17 @@ def is_beside(uri: str, stores: set[str]) -> bool:
     return owner != uri and owner in stores
 
 
-def _tried(file: Listed, wanted: Wanted) -> list[Piece]:
+def _tried(file: Listed, wanted: Wanted, *, stores: bool) -> list[Piece]:
     """The pieces of a file; one that was not named and cannot be read is a reject."""
     try:
-        return list(_of_file(file, wanted))
+        return list(_of_file(file, wanted, stores=stores))
     except CulmError as error:
         if file.named:
             raise
         return [Piece.reject(file.location, str(error).removeprefix(f"{file.location}: "))]
 
 
-def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
+def _of_file(file: Listed, wanted: Wanted, *, stores: bool) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
@@ -189,6 +187,8 @@ def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
         start = stream.read(len(SQLITE_MAGIC))
     if not start:
         raise ConfigError(f"{location}: the file is empty")
+    if start == SQLITE_MAGIC and not stores:
+        raise ConfigError(f"{location}: {_NOT_FOLLOWED}")
     if start == SQLITE_MAGIC:
         yield from _store_pieces(location, wanted)
     elif start.startswith(PARQUET_MAGIC):

@@ -95,7 +95,6 @@ _SETTLED_SECONDS = 60.0  # without a change, before a file counts as finished th
 _GONE_SECONDS = 24 * 3600.0  # before a file that is gone is forgotten, and would be read anew if it came back
 _MOST_FILES = 100_000  # in an offset. Spark keeps a hundred offsets as text, each with all names
 _ENTRY_BYTES = 400  # about as many as an entry of a bundle has, without payload
-_STORE = "a store, which grows, and is not read with a folder that is followed: follow it by its own path"
 _AGAIN = "what it has now is not read: drop it again under another name"
 
 Sizes = dict[str, int | None]
@@ -168,11 +167,8 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rejects.append(Piece.reject(where, f"{change}; {_AGAIN}"))
             else:
                 files.append(Listed(where, size, named=False))
-        planned = [
-            dict.fromkeys(Piece.reject(one.location, _STORE) if one.is_of_store else one for one in split)
-            for split in plan_listed(files, self._options.wanted)
-        ]
-        return [InputPartition(tuple(split)) for split in [*planned, rejects] if split]
+        splits = plan_listed(files, self._options.wanted)
+        return [InputPartition(split) for split in (*splits, tuple(rejects)) if split]
 
     def _listed(self) -> Sizes:
         """The files below the folder that are not hidden."""

@@ -80,7 +80,6 @@ TESTED_IN = {
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
-    "spark/reading/test_scan": "spark.reading.found",
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.running spark.runtime.shell"
     " spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",

@@ -29,7 +29,7 @@ from culm.errors import ConfigError
 from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.checks import signed
-from culm.spark.reading.wanted import Wanted
+from culm.spark.reading.found import Wanted
 from culm.spark.runtime.columns import UNSIGNED, arrow
 from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text

@@ -15,10 +15,9 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reading.found import EntryRow, Found
+from culm.spark.reading.found import EVERYTHING, EntryRow, Found, Wanted
 from culm.spark.reading.inputs import Part, Piece, Split, plan
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import EVERYTHING, Wanted
 from culm.spark.runtime.columns import Row, batches, ddl, names, schema
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of

@@ -26,8 +26,7 @@ from pyarrow import ArrowException, parquet
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
 from culm.spark.reading.borders import PARQUET_MAGIC, borders
-from culm.spark.reading.found import check_columns
-from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.spark.reading.found import EVERYTHING, Wanted, check_columns
 from culm.spark.storage import Location, Settings, located, opened_store
 from culm.spark.storage.location import Listed
 from culm.store.schema import from_sql, to_sql

@@ -6,14 +6,13 @@ damaged, the rows before the damage stand, and a reject tells what could not be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from culm.bamboo import Entry
-from culm.errors import EncodingError, InvalidEntry, StoreError
-from culm.spark.batches.payload import ABSENT, FORGOTTEN, PARTIAL, SIZE_MISMATCH, without_bytes
-from culm.spark.reading.found import Found, Payload
+from culm.bamboo import Entry, PayloadHasher
+from culm.errors import EncodingError, InvalidEntry, Place, StoreError
+from culm.spark.batches import payload as states
+from culm.spark.reading.found import EVERYTHING, Found, Wanted
 from culm.spark.reading.inputs import Part, Piece
-from culm.spark.reading.wanted import EVERYTHING, Wanted
 from culm.spark.storage import opened_store
 from culm.store.database import Database, translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records, read_records_from
@@ -37,6 +36,38 @@ def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[Found]:
     if piece.part is Part.FORKS:
         return _scan_forks(piece)
     return _scan_file(piece, wanted) if piece.part is Part.FILE else _scan_entries(piece, wanted)
+
+
+class Payload:
+    """A payload while it is read: hashed, and kept in memory up to ``limit`` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: list[bytes] = []
+        self.hasher = PayloadHasher()
+
+    def read(self, pieces: Iterable[bytes]) -> bool:
+        """Take the next bytes; False if the file ends among them. What comes next in the file says so, too."""
+        try:
+            for data in pieces:
+                self.hasher.update(data)
+                if self.hasher.size <= self._limit:
+                    self._kept.append(data)
+                else:
+                    self._kept.clear()
+        except EncodingError:
+            return False
+        return True
+
+    def found(self, source: str, offset: int, entry: Entry) -> Found:
+        """The row of an entry, if these are all bytes of its payload, or of what stands in its place."""
+        state = states.judged(entry, self.hasher.hash, self.hasher.size)
+        is_kept = state == states.HELD and self.hasher.size <= self._limit
+        return Found(source, offset, entry.encoded, state, payload=b"".join(self._kept) if is_kept else None)
+
+    def frame(self, place: Place) -> bytes:
+        """The payload as an encoded ``PayloadFrame`` of this place."""
+        return states.PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
 
 
 # -- export files ------------------------------------------------------------------------------------------------
@@ -108,7 +139,7 @@ def _rows_of_entry(path: str, record: EntryRecord, following: PayloadRecord | No
     if is_whole and (following is None or payload.hasher.hash == entry.payload_hash):
         yield payload.found(path, record.offset, entry)
     elif following is None:  # the file is cut short in the payload
-        yield Found(path, record.offset, entry.encoded, PARTIAL if payload.hasher.size else ABSENT)
+        yield Found(path, record.offset, entry.encoded, states.PARTIAL if payload.hasher.size else states.ABSENT)
     else:
         yield _alone(path, record.offset, entry)
         if is_whole and wanted.frames:
@@ -116,7 +147,7 @@ def _rows_of_entry(path: str, record: EntryRecord, following: PayloadRecord | No
 
 
 def _alone(path: str, offset: int, entry: Entry) -> Found:
-    return Found(path, offset, entry.encoded, without_bytes(entry))
+    return Found(path, offset, entry.encoded, states.without_bytes(entry))
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
@@ -184,9 +215,9 @@ def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, P
 
 
 _STATES: dict[int, str] = {
-    PayloadState.PARTIAL: PARTIAL,
-    PayloadState.FORGOTTEN: FORGOTTEN,
-    PayloadState.SIZE_MISMATCH: SIZE_MISMATCH,
+    PayloadState.PARTIAL: states.PARTIAL,
+    PayloadState.FORGOTTEN: states.FORGOTTEN,
+    PayloadState.SIZE_MISMATCH: states.SIZE_MISMATCH,
 }
 
 
@@ -195,11 +226,13 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
     if encoded is None:
         return Found(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
     if payload is None:
-        return Found(path, row_id, encoded, _STATES.get(state, ABSENT))
+        return Found(path, row_id, encoded, _STATES.get(state, states.ABSENT))
     try:
         entry = Entry.decode(encoded)
     except InvalidEntry:
-        return Found(path, row_id, encoded, ABSENT)  # it will be rejected: there is nothing to compare the payload with
+        return Found(
+            path, row_id, encoded, states.ABSENT
+        )  # it will be rejected: there is nothing to compare the payload with
     return payload.found(path, row_id, entry)
 
 
@@ -214,6 +247,6 @@ def _scan_forks(piece: Piece) -> Iterator[Found]:
                 )
                 for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
                     for encoded in proof:
-                        yield Found(piece.path, row_id, encoded, ABSENT)
+                        yield Found(piece.path, row_id, encoded, states.ABSENT)
         except StoreError as error:
             yield Found(piece.path, piece.low, reason=f"fork proofs: {error}")

@@ -34,7 +34,7 @@ from pyspark.sql.types import StructType
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.ranges import read_range
-from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.spark.reading.found import EVERYTHING, Wanted
 from culm.spark.runtime.columns import UNSIGNED
 from culm.wire.places import parse_author, parse_log, parse_number
 

@@ -21,10 +21,9 @@ from typing import TypedDict
 from culm.bamboo import Entry
 from culm.errors import ConfigError, InvalidEntry
 from culm.spark.batches.payload import without_bytes
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import Found, Wanted
 from culm.spark.reading.inputs import Part, Piece, greatest_id
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
 from culm.staging import sync
 from culm.store.opening import open_database
 from culm.store.rows import BYTES, COUNT, ROW, each_row, in_order

@@ -17,10 +17,9 @@ from culm.ranges import read_range
 from culm.spark.reading import inputs
 from culm.spark.reading import scan as scanning
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import Found, Wanted
 from culm.spark.reading.inputs import Part, plan
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
 from culm.spark.runtime import columns
 from culm.spark.source.options import Options
 from culm.spark.source.rows import entry_batches

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -33,6 +34,11 @@ class Written(WriterCommitMessage):
     """The files that a task wrote."""
 
     names: list[str]
+
+
+class _Row(NamedTuple):
+    entry: Entry
+    payload: bytes | None
 
 
 class BundlesWriter(DataSourceArrowWriter):
@@ -65,7 +71,7 @@ class BundlesWriter(DataSourceArrowWriter):
         token = secrets.token_hex(8)
         system, staging = self._staging.filesystem()
         names: list[str] = []
-        for log, rows in groupby(_entries(iterator), key=lambda row: row[0].log if self._by_log else None):
+        for log, rows in groupby(_entries(iterator), key=lambda row: row.entry.log if self._by_log else None):
             name = f"part-{token}.bundle" if log is None else f"{log_text(log).replace('/', '-')}.{token}.bundle"
             if log is not None and name in names:
                 raise CulmError(f"entries of the log {log_text(log)} are not together: {_TOGETHER}")
@@ -109,13 +115,13 @@ class BundlesWriter(DataSourceArrowWriter):
             system.delete_dir(staging)
 
 
-def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Entry, bytes | None]]:
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:
     """The entries of the rows, each with its payload if there is one; ``CulmError`` for a row that is no entry."""
     for batch in batches:
         names = [name for name in ("encoded", "payload") if name in batch.schema.names]
         for row in batch.select(names).to_pylist():
             try:
-                yield Entry.decode(row["encoded"] or b""), row.get("payload")
+                yield _Row(Entry.decode(row["encoded"] or b""), row.get("payload"))
             except EncodingError as error:
                 reason = f"because it is not an entry: {error}"
                 if row["encoded"] is None:

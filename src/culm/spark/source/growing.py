@@ -37,7 +37,6 @@ from culm.spark.storage.location import Listed
 Rows = dict[str, int]
 """How far stores were read: the last row id of each table."""
 
-_TABLES = (Part.ENTRIES, Part.FORKS)
 _ROWS = 20_000  # rows of a store in one task, as for reading whole stores (``reading.inputs``)
 
 
@@ -45,16 +44,16 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the rows that stores got since an offset. ``ConfigError`` for a path that is not a file."""
 
     def __init__(self, paths: Sequence[str], options: Options) -> None:
-        self._paths = [str(Path(path).absolute()) for path in paths]
         super().__init__(options)
+        self._tables = {f"{path}#{part.value}": (path, part) for path in paths for part in (Part.ENTRIES, Part.FORKS)}
         self._until: Rows | None = None
-        for path in self._paths:
-            if "://" in path or not Path(path).is_file():
+        for path in paths:
+            if not Path(path).is_file():
                 raise ConfigError(f"{path}: cannot be followed; a stream reads a store, a folder, or a peer")
 
     def initialOffset(self) -> Rows:
         """Before the first row of every table."""
-        return {_key(path, part): 0 for path in self._paths for part in _TABLES}
+        return dict.fromkeys(self._tables, 0)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note how far the stores go now; the query ends there, even if they grow meanwhile."""
@@ -69,24 +68,18 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _greatest(self) -> Rows:
         latest = {}
-        for path in self._paths:
+        for key, (path, part) in self._tables.items():
             with opened_store(Location(path)) as database:
-                for part in _TABLES:
-                    latest[_key(path, part)] = greatest_id(database.connection, part.value)
+                latest[key] = greatest_id(database.connection, part.value)
         return latest
 
     def partitions(self, start: Rows, end: Rows) -> Sequence[InputPartition]:
         """The row ids between two offsets, cut into tasks."""
         return [
             InputPartition((Piece(path, part, *rows),))
-            for path in self._paths
-            for part in _TABLES
-            for rows in cut(start.get(_key(path, part), 0) + 1, end[_key(path, part)], _ROWS)
+            for key, (path, part) in self._tables.items()
+            for rows in cut(start.get(key, 0) + 1, end[key], _ROWS)
         ]
-
-
-def _key(path: str, part: Part) -> str:
-    return f"{path}#{part.value}"
 
 
 # -- a folder ----------------------------------------------------------------------------------------------------

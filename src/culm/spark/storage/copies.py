@@ -83,8 +83,11 @@ def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
     here = fs.LocalFileSystem()
     with staged_folder(folder) as staged:
         for suffix in (*_BESIDE, ""):
-            if not suffix or system.get_file_info(path + suffix).type != fs.FileType.NotFound:
-                fs.copy_files(path + suffix, f"{staged}/{name}{suffix}", system, here)
+            kind, copy = system.get_file_info(path + suffix).type, staged / f"{name}{suffix}"
+            if kind == fs.FileType.Directory:
+                copy.mkdir()
+            if kind != fs.FileType.NotFound or not suffix:
+                fs.copy_files(path + suffix, str(copy), system, here)
         staged.rename(folder)
 
 

@@ -89,11 +89,11 @@ class Location:
         with said(self.uri):
             system, path = self.filesystem()
             info = system.get_file_info(path)
-            is_there, is_glob = _is_there(info), _GLOB.search(path)
+            is_there, is_glob = info.type != fs.FileType.NotFound, _GLOB.search(path)
             found = [info] if is_there else _matching(system, path) if is_glob else []
             if not found:
                 bucket = bucket_of(self.uri, path)
-                if bucket and not _is_there(system.get_file_info(bucket)):
+                if bucket and system.get_file_info(bucket).type == fs.FileType.NotFound:
                     raise ConfigError(f"{self.uri}: there is no such bucket")
                 raise ConfigError(f"{self.uri}: {'nothing matches' if is_glob else 'there is no such file or folder'}")
             files = {self._other(path, one): size for match in found for one, size in _below(system, match)}
@@ -123,10 +123,6 @@ def target(place: str | os.PathLike[str]) -> Path | Location:
     """Where results go: a path of this machine, or the location of a URI."""
     (found,) = located([place])
     return Path(found.uri) if found.is_local else found
-
-
-def _is_there(info: FileInfo) -> bool:
-    return str(info.type.name) != "NotFound"
 
 
 def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:

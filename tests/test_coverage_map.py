@@ -80,7 +80,6 @@ TESTED_IN = {
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
-    "spark/reading/test_scan": "spark.reading.found",
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
@@ -94,9 +93,8 @@ TESTED_IN = {
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
     "spark/following/test_query": "spark.following.delivery",
-    "spark/source/test_live": "spark.source.feed spark.source.spool",
-    "spark/source/test_source": "spark.source.entries spark.source.nothing spark.source.options spark.source.peers"
-    " spark.source.rows spark.source.stores spark.source.trigger spark.source.writer",
+    "spark/source/test_peers": "spark.source.feed spark.source.spool",
+    "spark/source/test_source": "spark.source.options spark.source.rows spark.source.writer",
     "spark/verification/test_state": "spark.verification.incremental",
     "spark/verification/test_steps": "spark.batches.arrays spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"

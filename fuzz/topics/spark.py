@@ -18,15 +18,13 @@ from culm.spark.plan import rows as plan_rows
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given
 from culm.spark.plan.split import Splitter
 from culm.spark.plan.tables import Refused
-from culm.spark.reading.found import EntryRow
+from culm.spark.reading.found import EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
 from culm.spark.runtime.columns import batches, types
 from culm.spark.runtime.here import Here, HereTable, rows_of
 from culm.spark.select import requests
-from culm.spark.source.entries import ENTRIES
-from culm.spark.source.options import Options
+from culm.spark.source.options import ENTRIES, Options
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.steps import pronounced

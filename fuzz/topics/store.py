@@ -17,9 +17,9 @@ from culm.bamboo import ForkProof
 from culm.errors import ConfigError, EncodingError, InvalidEntry, StoreDamaged, StoreError
 from culm.negentropy import ArrayStorage, Negentropy
 from culm.negentropy.codec import INFINITY
+from culm.spark.reading.found import Wanted
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
 from culm.store import Position, SQLiteStore, State, View
 from culm.store.exchange import Importer, export_bundle
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, Record, read_records, read_records_from

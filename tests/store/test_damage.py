@@ -13,9 +13,9 @@ import pytest
 from culm.bamboo import Identity
 from culm.errors import CulmError, Place, StoreDamaged
 from culm.negentropy import Negentropy
+from culm.spark.reading.found import Wanted
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
 from culm.store import SQLiteStore, View
 from culm.store.exchange import export_bundle, export_plain
 from culm.store.payloads.pieces import sweep

@@ -29,6 +29,7 @@ from culm.errors import ConfigError
 from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import signed
+from culm.spark.reading.found import Wanted
 from culm.spark.runtime.columns import UNSIGNED, arrow
 from culm.spark.source.rows import DECODED, decoded
 from culm.wire.places import author_text
@@ -37,7 +38,7 @@ from culm.wire.places import author_text
 def register(spark: SparkSession) -> None:
     """Make the functions known to a session's SQL. They are gone when the session ends."""
     for name in _KINDS:
-        spark.udf.register(name, _made(name))
+        spark.udf.register(name, function(name))
 
 
 def function(name: str) -> Callable[..., Column]:
@@ -47,16 +48,12 @@ def function(name: str) -> Callable[..., Column]:
     """
     if name not in _KINDS:
         raise ConfigError(f"{name!r} is none of {', '.join(_KINDS)}")
-    made: Callable[..., Column] = _made(name)
-    return made
-
-
-def _made(name: str) -> Any:  # noqa: ANN401 - Spark's types know functions of one or two kinds only
     given, kind = _KINDS[name]
     # Spark looks at the hints to see that these are functions of arrays, but here hints are only names.
     given.__annotations__.update(dict.fromkeys(given.__annotations__, pa.Array))
     make: Any = arrow_udf
-    return make(given, from_arrow_type(kind))  # a type written in SQL would be a question to the server
+    made: Callable[..., Column] = make(given, from_arrow_type(kind))  # in SQL, the type would be a question to a server
+    return made
 
 
 def _is_signed(encoded: pa.Array) -> pa.Array:
@@ -84,10 +81,7 @@ def _in_range(ranges: pa.Array, numbers: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1024)  # a column of ranges mostly repeats a few
 def _range(text: str) -> Range:
-    found = read_range(text)
-    if found.sparse and found.is_open:
-        raise ConfigError(f"{text!r}: a sparse range without an end depends on the newest entry of each log")
-    return found
+    return Wanted.within(read_range(text), 1, MAX_U64)
 
 
 def _number(value: Any) -> int | None:  # noqa: ANN401 - whatever SQL calls a number

@@ -17,10 +17,11 @@ from pyarrow import fs, parquet
 
 from culm.errors import ConfigError, CulmError, StoreDamaged
 from culm.spark.reading import inputs
-from culm.spark.reading.entries import table_rows
+from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import Found
 from culm.spark.reading.inputs import SQLITE_MAGIC, Part, Piece, plan
 from culm.spark.reading.scan import scan
+from culm.spark.runtime.columns import rows
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
@@ -119,7 +120,7 @@ def test_folders_may_be_mixed(tmp_path: Path) -> None:
 
 def split_rows(piece: Piece) -> Iterator[Found]:
     """The rows of a piece."""
-    return table_rows(piece) if piece.part is Part.TABLE else scan(piece)
+    return rows(Found, split_batches((piece,), Found))
 
 
 def test_of_a_home_only_the_store_is_read(tmp_path: Path) -> None:
@@ -237,5 +238,5 @@ def test_tables_of_kindred_types_are_read(tmp_path: Path, column: str, values: p
     columns = {"encoded": pa.array([b"a", b"b"]), column: values}
     parquet.write_table(pa.table(columns), tmp_path / "table.parquet")
     ((piece,),) = plan([tmp_path / "table.parquet"])
-    found = list(table_rows(piece))
+    found = list(split_rows(piece))
     assert values.to_pylist() == [getattr(row, column) for row in found]

@@ -25,8 +25,7 @@ from culm.node.service import NodeService
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.scan import scan
 from culm.spark.source import CulmSource
-from culm.spark.source.entries import ENTRIES
-from culm.spark.source.options import Options
+from culm.spark.source.options import ENTRIES, Options
 from culm.spark.source.peers import PeerStream
 from culm.spark.source.writer import BundlesWriter
 from culm.spark.storage import Location, located
@@ -397,7 +396,7 @@ def test_following_a_peer(spark: SparkSession, tmp_path: Path) -> None:
         assert log.payloads[Entry.decode(row.encoded).hash] == row.payload
 
 
-def test_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_again(tmp_path: Path) -> None:
     """What lies between two offsets is the same whenever it is asked for; a peer that has not got it is an error.
 
     Payloads come only if they are asked for.
@@ -414,8 +413,7 @@ def test_asking_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert {None} == {row[PAYLOAD] for row in first}
         assert 7 == len(list(stream.readBetweenOffsets(end, {name: 12})))
         assert [] == list(stream.readBetweenOffsets(end, end))
-        monkeypatch.setattr("culm.spark.source.peers._ANSWER_SECONDS", 0.2)
-        with pytest.raises(NetworkError, match="took too long"):
+        with pytest.raises(NetworkError, match="up to 12 only; 6 to 13 were asked for"):
             list(PeerStream(url, Options.parse({"logs": name, "wait": "0.1"})).readBetweenOffsets(end, {name: 13}))
 
 
@@ -446,8 +444,8 @@ def test_a_peer_needs_logs() -> None:
     """Without logs, or with a wrong address, nothing is followed; a peer that is not there is told."""
     with pytest.raises(ConfigError, match="name the logs"):
         PeerStream("intervals://127.0.0.1:1", Options())
-    with pytest.raises(ConfigError, match="not an address"):
+    with pytest.raises(ConfigError, match="expected intervals://HOST:PORT"):
         PeerStream("bushbaby://127.0.0.1:1", Options())
     stream = PeerStream("intervals://127.0.0.1:1", Options.parse({"logs": log_text((b"\x01" * 32, 0))}))
-    with pytest.raises(NetworkError, match=r"cannot reach 127\.0\.0\.1:1"):
+    with pytest.raises(NetworkError, match=r"cannot reach intervals://127\.0\.0\.1:1"):
         stream.read(stream.initialOffset())

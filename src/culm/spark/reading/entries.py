@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reading.found import EntryRow, Found
+from culm.spark.reading.found import EVERYTHING, EntryRow, Found, Wanted
 from culm.spark.reading.inputs import Part, Piece, Split, plan
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import BATCH_ROWS, batch_of, ddl, rows, schema
+from culm.spark.runtime.columns import Row, batches, ddl, names, schema
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -41,7 +41,7 @@ def read(
 
     ``authors`` (base62 or hex) and ``logs`` (``AUTHOR/LOG``) take what either names; ``range`` is a Bamboo range of
     numbers (``5..10 sparse``). Of a store only the entries are read that these name. ``columns``: of
-    ``culm.spark.source.entries.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
+    ``culm.spark.source.options.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
     of that name, up to 1 MiB each.
 
     What the session's Hadoop configuration and the environment say of S3 and Azure goes along. Spark's exception, with
@@ -92,23 +92,21 @@ def reading(splits: Sequence[Split]) -> Callable[[Iterator[pa.RecordBatch]], Ite
     return read
 
 
-def split_batches(split: Split) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, as batches of ``EntryRow``. Rows of Parquet never become Python objects."""
+def split_batches(split: Split, table: type[Row] = EntryRow, wanted: Wanted = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    """The rows of a split as batches of ``EntryRow``, or of ``Found`` with those payloads that are ``wanted``.
+
+    Rows of Parquet never become Python objects, and have no payloads.
+    """
     for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
         if is_table:
-            yield from chain.from_iterable(map(_table_batches, pieces))
+            yield from chain.from_iterable(_table_batches(piece, table) for piece in pieces)
         else:
-            found = chain.from_iterable(map(scan, pieces))
-            while page := list(islice(found, BATCH_ROWS)):
-                yield batch_of(EntryRow, page)
+            found = chain.from_iterable(scan(piece, wanted) for piece in pieces)
+            for batch in batches(Found, found):  # of few bytes, because with payloads a row may have megabytes
+                yield batch.select(names(table))
 
 
-def table_rows(piece: Piece) -> Iterator[Found]:
-    """The rows of some row groups of a Parquet file, in the form that ``scan`` gives; without payloads."""
-    return (Found(*row) for row in rows(EntryRow, _table_batches(piece)))
-
-
-def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
+def _table_batches(piece: Piece, table: type[Row]) -> Iterator[pa.RecordBatch]:
     system, path = piece.location.filesystem()
     with parquet.ParquetFile(path, filesystem=system) as file:
         given = [name for name in EntryRow._fields if name in file.schema_arrow.names]
@@ -121,5 +119,5 @@ def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
                 **{name: batch.column(name) for name in given},
             }
             at += count
-            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in schema(EntryRow))
-            yield pa.record_batch([*arrays], schema(EntryRow))
+            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in schema(table))
+            yield pa.record_batch([*arrays], schema(table))

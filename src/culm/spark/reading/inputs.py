@@ -12,41 +12,36 @@ one piece, since it can only be read from its beginning.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import repeat
+from functools import partial
+from itertools import chain
 
 from pyarrow import ArrowException, parquet
 
-from culm.errors import ConfigError, CulmError, StoreError
-from culm.spark.reading.borders import borders
-from culm.spark.reading.found import check_columns
-from culm.spark.reading.wanted import EVERYTHING, Wanted
-from culm.spark.storage import Location, Settings, local_copy, located
+from culm.bamboo import MAX_U64
+from culm.errors import ConfigError, CulmError
+from culm.spark.reading.borders import PARQUET_MAGIC, borders
+from culm.spark.reading.found import EVERYTHING, Wanted, check_columns
+from culm.spark.storage import Location, Settings, located, opened_store
 from culm.spark.storage.location import Listed
-from culm.store.database import Database
-from culm.store.opening import open_database
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins, and so every store."""
 
-_PARQUET_MAGIC = b"PAR1"  # how every Parquet file begins
+# What SQLite and Culm keep beside a store, which is read together with the store; and what a home keeps beside its own
+# (docs/files.md). Without the latter a home that is named as an input would have its secret keys read as if they were
+# entries, and would end with a reject for each of these files.
+_BESIDE_STORE = re.compile(r"-(wal|shm|journal)$|-payloads/[^/]+$")
+_BESIDE_HOME_STORE = re.compile(r"/(identities/[^/]+|(policy|names|peers)\.json|culm\.toml)$")
 
-# What SQLite and Culm keep beside a store; it is read together with the store.
-_BESIDE_STORES = ("-wal", "-shm", "-journal")
-_PAYLOAD_FOLDER = "-payloads"
-
-# What a home keeps beside its store (docs/files.md). Without this list a home that is named as an input would have its
-# secret keys read as if they were entries, and would end with a reject for each of these files.
-_HOME_STORE = "store.db"
-_HOME_FILES = ("policy.json", "names.json", "peers.json", "culm.toml")
-_HOME_KEYS = "/identities"
+_NOT_FOLLOWED = "a store, which grows, and is not read with a folder that is followed: follow it by its own path"
 
 # Files that are looked at at a time. On other machines each takes some round trips; here it makes no difference.
 _AT_ONCE = 16
@@ -111,6 +106,11 @@ class Piece:
     checksum: bytes = b""
     settings: Settings = field(default=(), repr=False, compare=False)
 
+    @classmethod
+    def reject(cls, location: Location, reason: str) -> Piece:
+        """In place of a file that is not read."""
+        return cls(location.uri, Part.REJECT, 0, 0, reason=reason)
+
     @property
     def location(self) -> Location:
         """Where its file is."""
@@ -136,54 +136,49 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        pieces = [piece for place in places for piece in _pieces(place, pool, wanted)]
+    pieces = [piece for place in places for piece in _pieces(place, wanted)]
     return list(_packed(dict.fromkeys(pieces)))
 
 
 def plan_listed(files: Iterable[Listed], wanted: Wanted) -> list[Split]:
-    """The splits of files that a listing found. A file that was not named and that nobody can read is a reject."""
+    """The splits of files in a folder that is followed. A store, and a file that nobody can read, are rejects."""
+    return list(_packed(chain.from_iterable(_looked_at(files, wanted, stores=False))))
+
+
+def _looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -> list[list[Piece]]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(_packed(piece for pieces in pool.map(_tried, files, repeat(wanted)) for piece in pieces))
+        return list(pool.map(partial(_tried, wanted=wanted, stores=stores), files))
 
 
-def _pieces(place: Location, pool: ThreadPoolExecutor, wanted: Wanted) -> Iterator[Piece]:
+def _pieces(place: Location, wanted: Wanted) -> Iterator[Piece]:
     """The pieces of all files of one input; ``ConfigError`` if nothing can be read of a folder or glob."""
     files = list(place.listed())
-    stores = {file.location.uri for file in files}
-    some = [file for file in files if not is_beside(file.location.uri, stores)]
-    found = list(pool.map(_tried, some, repeat(wanted)))
+    uris = {file.location.uri for file in files}
+    found = _looked_at([file for file in files if not is_beside(file.location.uri, uris)], wanted)
     rejected = [piece for of_file in found for piece in of_file if piece.part is Part.REJECT]
     if len(rejected) == len(found):
         first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
         raise ConfigError(f"{place}: nothing in it can be read: {len(found)} files{first}")
-    for of_file in found:
-        yield from of_file
+    return chain.from_iterable(found)
 
 
 def is_beside(uri: str, stores: set[str]) -> bool:
     """Whether a file belongs to a store that is listed too, or to the home of such a store."""
-    folder, _, name = uri.rpartition("/")
-    home = folder if name in _HOME_FILES else folder.removesuffix(_HOME_KEYS) if folder.endswith(_HOME_KEYS) else None
-    if home is not None and f"{home}/{_HOME_STORE}" in stores:
-        return True
-    return any(uri.removesuffix(suffix) in stores for suffix in _BESIDE_STORES if uri.endswith(suffix)) or (
-        folder.endswith(_PAYLOAD_FOLDER) and folder.removesuffix(_PAYLOAD_FOLDER) in stores
-    )
+    owner = _BESIDE_HOME_STORE.sub("/store.db", _BESIDE_STORE.sub("", uri))
+    return owner != uri and owner in stores
 
 
-def _tried(file: Listed, wanted: Wanted) -> list[Piece]:
+def _tried(file: Listed, wanted: Wanted, *, stores: bool) -> list[Piece]:
     """The pieces of a file; one that was not named and cannot be read is a reject."""
     try:
-        return list(_of_file(file, wanted))
+        return list(_of_file(file, wanted, stores=stores))
     except CulmError as error:
         if file.named:
             raise
-        reason = str(error).removeprefix(f"{file.location}: ")
-        return [Piece(file.location.uri, Part.REJECT, 0, 0, reason=reason)]
+        return [Piece.reject(file.location, str(error).removeprefix(f"{file.location}: "))]
 
 
-def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
+def _of_file(file: Listed, wanted: Wanted, *, stores: bool) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
@@ -191,9 +186,11 @@ def _of_file(file: Listed, wanted: Wanted) -> Iterator[Piece]:
         start = stream.read(len(SQLITE_MAGIC))
     if not start:
         raise ConfigError(f"{location}: the file is empty")
+    if start == SQLITE_MAGIC and not stores:
+        raise ConfigError(f"{location}: {_NOT_FOLLOWED}")
     if start == SQLITE_MAGIC:
         yield from _store_pieces(location, wanted)
-    elif start.startswith(_PARQUET_MAGIC):
+    elif start.startswith(PARQUET_MAGIC):
         yield from _table_pieces(location)
     else:
         yield from _file_pieces(location, file.size)
@@ -235,13 +232,24 @@ def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
 _Span = tuple[Part, int, int, "Run | None"]
 
 
+def cut(low: int, high: int, step: int) -> Iterator[tuple[int, int]]:
+    """The numbers from ``low`` to ``high`` as ranges of ``step`` of them, both ends included."""
+    return ((at, min(at + step - 1, high)) for at in range(low, high + 1, step))
+
+
+def greatest_id(connection: sqlite3.Connection, table: str) -> int:
+    """The greatest row id of a table; 0 if it has no rows."""
+    (greatest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
+    return greatest or 0
+
+
 def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
     """Ranges of row ids that cover all entries and fork proofs."""
     for part in (Part.ENTRIES, Part.FORKS):
         low, high = connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone()
         if low is not None and high is not None:
             step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
-            yield from ((part, at, min(at + step - 1, high), None) for at in range(low, high + 1, step))
+            yield from ((part, *ids, None) for ids in cut(low, high, step))
 
 
 def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_Span]:
@@ -251,39 +259,20 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
         return
     whole = (to_sql(first), to_sql(last))
     if not wanted.chooses_logs:
-        (high,) = connection.execute("SELECT max(id) FROM logs").fetchone()
-        for at in range(1, (high or 0) + 1, _LOGS):
-            for part in (Part.LOGS, Part.FORKS):
-                yield part, at, min(at + _LOGS - 1, high), whole
+        logs = cut(1, greatest_id(connection, "logs"), _LOGS)
+        yield from ((part, *ids, whole) for ids in logs for part in (Part.LOGS, Part.FORKS))
         return
-    query, found = "SELECT id, greatest FROM logs WHERE author = ?", set()
-    for author in wanted.authors or ():
-        found.update(connection.execute(query, (author,)).fetchall())
-    for author, log_id in wanted.logs or ():
-        found.update(connection.execute(f"{query} AND log_id = ?", (author, to_sql(log_id))).fetchall())
-    (rows,) = connection.execute("SELECT max(id) FROM entries").fetchone()
+    named = [(author, 0, MAX_U64) for author in wanted.authors or ()]
+    named += [(author, log_id, log_id) for author, log_id in wanted.logs or ()]
+    query = "SELECT id, greatest FROM logs WHERE author = ? AND log_id BETWEEN ? AND ?"
+    found = {row for author, *ids in named for row in connection.execute(query, (author, *map(to_sql, ids)))}
+    rows = greatest_id(connection, "entries")
     for log, greatest in sorted(found):
         yield Part.FORKS, log, log, whole
         reached = min(last, 0 if greatest is None else from_sql(greatest))
         # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
-        step = max(_ROWS, (reached - first) // ((rows or 0) // _ROWS + 1) + 1)
-        for at in range(first, reached + 1, step):
-            yield Part.LOGS, log, log, (to_sql(at), to_sql(min(at + step - 1, reached)))
-
-
-@contextmanager
-def opened_store(location: Location) -> Iterator[Database]:
-    """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
-    with local_copy(location) as path:
-        try:
-            database = open_database(path, read_only=True)
-        except StoreError as error:
-            text = str(error).replace(str(path), location.uri)
-            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
-        try:
-            yield database
-        finally:
-            database.close()
+        step = max(_ROWS, (reached - first) // (rows // _ROWS + 1) + 1)
+        yield from ((Part.LOGS, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
 
 
 def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:

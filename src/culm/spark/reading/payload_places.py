@@ -10,11 +10,10 @@ A payload is known by its hash. So any copy serves, even one that stands beside 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow.compute import field
@@ -25,8 +24,9 @@ from culm.errors import CulmError, PayloadMismatch
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import DIGEST_BYTES, cut
 from culm.spark.batches.payload import HELD, PayloadFrame
-from culm.spark.reading.inputs import SQLITE_MAGIC, opened_store
-from culm.spark.storage import Location, Settings, settings_here
+from culm.spark.reading.inputs import SQLITE_MAGIC
+from culm.spark.reading.scan import paired
+from culm.spark.storage import Location, Settings, opened_store, settings_here
 from culm.store.files import EntryRecord, PayloadRecord, read_records_from
 from culm.store.payloads.pieces import read_pieces
 
@@ -46,10 +46,12 @@ class PlaceRow(NamedTuple):
 # piece: once to check them, once to hand them out, so that a payload of any size passes in little memory.
 WHOLE_BYTES = 1024 * 1024
 
-# Sources that are kept open. Payloads of one log mostly lie in one source, so few are enough; too many would use up
-# file descriptors where a table names thousands of files.
+# Sources that are kept open; then all are closed. Payloads of one log mostly lie in one source, so few are enough; too
+# many would use up file descriptors where a table names thousands of files.
 _OPEN = 16
 
+
+_PLACE = ["source", "offset"]
 
 # -- noting places --------------------------------------------------------------------------------------------------
 
@@ -61,36 +63,28 @@ def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:
     fields = fields_of(held.column("encoded"))
     some = (fields.good & (fields.size > 0)).nonzero()[0]
     digests = cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)
-    for source, offset, digest in zip(*_cells(held.take(pa.array(some)), "source", "offset"), digests, strict=True):
-        yield PlaceRow(YAMF_PREFIX + digest.tobytes(), source, offset)
+    for row, digest in zip(held.take(pa.array(some)).select(_PLACE).to_pylist(), digests, strict=True):
+        yield PlaceRow(YAMF_PREFIX + digest.tobytes(), **row)
     framed = placed.filter(field("payload_frame").is_valid())
-    for source, offset, frame in zip(*_cells(framed, "source", "offset", "payload_frame"), strict=True):
-        found = PayloadFrame.decode(frame)
-        if found.size:
-            yield PlaceRow(found.payload_hash, source, offset)
-
-
-def _cells(batch: pa.RecordBatch, *names: str) -> Iterator[list[Any]]:
-    return (batch.column(name).to_pylist() for name in names)
+    frames = map(PayloadFrame.decode, framed.column("payload_frame").to_pylist())
+    for row, frame in zip(framed.select(_PLACE).to_pylist(), frames, strict=True):
+        if frame.size:
+            yield PlaceRow(frame.payload_hash, **row)
 
 
 # -- reading there --------------------------------------------------------------------------------------------------
 
 
-class Payloads(AbstractContextManager["Payloads"]):
+class Payloads(ExitStack):
     """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
 
     ``settings`` open the sources of other machines; None: those of this process.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__()
         self._settings = settings_here() if settings is None else settings
-        self._sources: OrderedDict[str, tuple[_Pieces, Callable[[], None]]] = OrderedDict()  # and how each is closed
-
-    def __exit__(self, *_: object) -> None:
-        """Close all sources; they are opened again when they are needed."""
-        while self._sources:
-            self._sources.popitem()[1][1]()
+        self._sources: dict[str, _Pieces] = {}
 
     def find(self, places: Iterable[Place], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
         """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
@@ -121,33 +115,22 @@ class Payloads(AbstractContextManager["Payloads"]):
             raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
 
     def _source(self, path: str) -> _Pieces:
-        found = self._sources.pop(path, None)
-        if found is None:
+        if path not in self._sources:
             if len(self._sources) >= _OPEN:
-                _, close = self._sources.popitem(last=False)[1]
-                close()
-            found = _opened(Location(path, self._settings))
-        self._sources[path] = found
-        return found[0]
-
-
-def _opened(location: Location) -> tuple[_Pieces, Callable[[], None]]:
-    """Open a store or a file; a function that closes it comes with it."""
-    with ExitStack() as opened:
-        stream = opened.enter_context(location.open())
-        if stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC:
-            pieces: _Pieces = partial(read_pieces, opened.enter_context(opened_store(location)))
-        else:
-            pieces = partial(_pieces, stream)
-        return pieces, opened.pop_all().close
+                self.close()
+                self._sources.clear()
+            location = Location(path, self._settings)
+            with ExitStack() as opened:  # so that nothing stays open if the rest fails
+                stream = opened.enter_context(location.open())
+                is_store = stream.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+                store = opened.enter_context(opened_store(location)) if is_store else None
+                self.push(opened.pop_all())
+            self._sources[path] = partial(_pieces, stream) if store is None else partial(read_pieces, store)
+        return self._sources[path]
 
 
 def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
-    records = read_records_from(stream, offset)
-    record = next(records, None)
-    if isinstance(record, EntryRecord) and record.payload is None:  # in a bundle it follows
-        place, record = record.entry.place, next(records, None)
-        if not isinstance(record, PayloadRecord) or record.place != place:
-            return
-    if isinstance(record, EntryRecord | PayloadRecord) and record.payload is not None:
-        yield from record.payload
+    record, following = next(paired(read_records_from(stream, offset)), (None, None))
+    found = following or record
+    if isinstance(found, EntryRecord | PayloadRecord) and found.payload is not None:
+        yield from found.payload

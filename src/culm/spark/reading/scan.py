@@ -6,14 +6,14 @@ damaged, the rows before the damage stand, and a reject tells what could not be 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from culm.bamboo import Entry
-from culm.errors import EncodingError, InvalidEntry, StoreError
-from culm.spark.batches.payload import ABSENT, FORGOTTEN, PARTIAL, SIZE_MISMATCH, without_bytes
-from culm.spark.reading.found import Found, Payload
-from culm.spark.reading.inputs import Part, Piece, opened_store
-from culm.spark.reading.wanted import EVERYTHING, Wanted
+from culm.bamboo import Entry, PayloadHasher
+from culm.errors import EncodingError, InvalidEntry, Place, StoreError
+from culm.spark.batches import payload as states
+from culm.spark.reading.found import EVERYTHING, Found, Wanted
+from culm.spark.reading.inputs import Part, Piece
+from culm.spark.storage import opened_store
 from culm.store.database import Database, translated_errors
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records, read_records_from
 from culm.store.payloads.pieces import read_pieces
@@ -38,6 +38,38 @@ def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[Found]:
     return _scan_file(piece, wanted) if piece.part is Part.FILE else _scan_entries(piece, wanted)
 
 
+class Payload:
+    """A payload while it is read: hashed, and kept in memory up to ``limit`` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept: list[bytes] = []
+        self.hasher = PayloadHasher()
+
+    def read(self, pieces: Iterable[bytes]) -> bool:
+        """Take the next bytes; False if the file ends among them. What comes next in the file says so, too."""
+        try:
+            for data in pieces:
+                self.hasher.update(data)
+                if self.hasher.size <= self._limit:
+                    self._kept.append(data)
+                else:
+                    self._kept.clear()
+        except EncodingError:
+            return False
+        return True
+
+    def found(self, source: str, offset: int, entry: Entry) -> Found:
+        """The row of an entry, if these are all bytes of its payload, or of what stands in its place."""
+        state = states.judged(entry, self.hasher.hash, self.hasher.size)
+        is_kept = state == states.HELD and self.hasher.size <= self._limit
+        return Found(source, offset, entry.encoded, state, payload=b"".join(self._kept) if is_kept else None)
+
+    def frame(self, place: Place) -> bytes:
+        """The payload as an encoded ``PayloadFrame`` of this place."""
+        return states.PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
+
+
 # -- export files ------------------------------------------------------------------------------------------------
 
 
@@ -52,81 +84,70 @@ def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[Found]:
 
 def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[Found]:
     at = 0
-    waiting: EntryRecord | None = None  # an entry of a bundle, whose payload may come next
-    damage: Found | None = None
+    try:
+        for record, following in paired(records):
+            at = record.offset
+            if isinstance(record, ProofRecord):
+                yield from (_alone(path, at, entry) for entry in (record.proof.first, record.proof.second))
+            elif isinstance(record, EntryRecord):
+                if wanted.has(record.entry.place):
+                    yield from _rows_of_entry(path, record, following, wanted)
+            elif wanted.frames and wanted.has(record.place):
+                payload = Payload(-1)
+                if payload.read(record.payload):
+                    yield Found(path, at, payload_frame=payload.frame(record.place))
+    except EncodingError as error:
+        yield Found(path, error.offset, reason=str(error))
+    except OSError as error:
+        yield Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
+
+
+def paired(records: Iterator[Record]) -> Iterator[tuple[Record, PayloadRecord | None]]:
+    """The records, an entry of a bundle together with a payload of its place that follows it."""
+    waiting: EntryRecord | None = None
     try:
         for record in records:
-            at, begun, waiting = record.offset, waiting, None
-            if begun is not None and isinstance(record, PayloadRecord) and record.place == begun.entry.place:
-                yield from _joined(path, begun, record, wanted)
-                continue
-            if begun is not None:
-                yield _alone(path, begun)
-            if not isinstance(record, EntryRecord) or record.payload is not None:
-                yield from _rows_of(path, record, wanted)
-            elif wanted.has(record.entry.place):
+            if waiting is not None:
+                entry, waiting = waiting, None
+                if isinstance(record, PayloadRecord) and record.place == entry.entry.place:
+                    yield entry, record
+                    continue
+                yield entry, None
+            if isinstance(record, EntryRecord) and record.payload is None:
                 waiting = record
-    except EncodingError as error:
-        damage = Found(path, error.offset, reason=str(error))
-    except OSError as error:
-        damage = Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
+            else:
+                yield record, None
+    except (EncodingError, OSError):  # behind the entry, which is whole
+        if waiting is not None:
+            yield waiting, None
+        raise
     if waiting is not None:
-        yield _alone(path, waiting)
-    if damage is not None:
-        yield damage
+        yield waiting, None
 
 
-def _alone(path: str, record: EntryRecord) -> Found:
-    return Found(path, record.offset, record.entry.encoded, without_bytes(record.entry))
+def _rows_of_entry(path: str, record: EntryRecord, following: PayloadRecord | None, wanted: Wanted) -> Iterator[Found]:
+    """The rows for an entry and the payload that follows it, in a bundle as a record of its own.
 
-
-def _joined(path: str, record: EntryRecord, following: PayloadRecord, wanted: Wanted) -> Iterator[Found]:
-    """The rows for an entry of a bundle and the payload that follows it.
-
-    If that payload is of the same place but has another hash, it may belong to another entry of this place. It then
-    goes on as a frame of its own.
+    If that record has another hash, it may belong to another entry of this place. It then goes on as a frame.
     """
-    if not wanted.reads_payloads:
-        yield _alone(path, record)
+    entry, payload = record.entry, Payload(wanted.payload_limit)
+    pieces = record.payload if following is None else following.payload
+    if pieces is None or not wanted.reads_payloads:
+        yield _alone(path, record.offset, entry)
         return
-    try:
-        payload = Payload(wanted.payload_limit).read(following.payload)
-    except EncodingError:
-        yield _alone(path, record)
-        raise
-    if payload.hasher.hash == record.entry.payload_hash:
-        yield _with_payload(path, record, payload)
-        return
-    yield _alone(path, record)
-    if wanted.frames:
-        yield Found(path, following.offset, payload_frame=payload.frame(following.place))
+    is_whole = payload.read(pieces)
+    if is_whole and (following is None or payload.hasher.hash == entry.payload_hash):
+        yield payload.found(path, record.offset, entry)
+    elif following is None:  # the file is cut short in the payload
+        yield Found(path, record.offset, entry.encoded, states.PARTIAL if payload.hasher.size else states.ABSENT)
+    else:
+        yield _alone(path, record.offset, entry)
+        if is_whole and wanted.frames:
+            yield Found(path, following.offset, payload_frame=payload.frame(following.place))
 
 
-def _rows_of(path: str, record: Record, wanted: Wanted) -> Iterator[Found]:
-    if isinstance(record, ProofRecord):
-        for entry in (record.proof.first, record.proof.second):
-            yield Found(path, record.offset, entry.encoded, without_bytes(entry))
-    elif isinstance(record, PayloadRecord):
-        if wanted.frames and wanted.has(record.place):
-            frame = Payload(-1).read(record.payload).frame(record.place)
-            yield Found(path, record.offset, payload_frame=frame)
-    elif wanted.has(record.entry.place):
-        yield from _row_with_payload(path, record, wanted)
-
-
-def _row_with_payload(path: str, record: EntryRecord, wanted: Wanted) -> Iterator[Found]:
-    payload = Payload(wanted.payload_limit)
-    try:
-        payload.read(record.payload or () if wanted.reads_payloads else ())
-    except EncodingError:  # the file is cut short in here; the entry is whole
-        yield Found(path, record.offset, record.entry.encoded, PARTIAL if payload.hasher.size else ABSENT)
-        raise
-    yield _with_payload(path, record, payload)
-
-
-def _with_payload(path: str, record: EntryRecord, payload: Payload) -> Found:
-    entry = record.entry
-    return Found(path, record.offset, entry.encoded, payload.state(entry), payload=payload.bytes_for(entry))
+def _alone(path: str, offset: int, entry: Entry) -> Found:
+    return Found(path, offset, entry.encoded, states.without_bytes(entry))
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
@@ -150,65 +171,53 @@ def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[Found]:
     with opened_store(piece.location) as database:
         while True:
             try:
-                page, reached = _entry_page(database, after, piece, wanted)
+                page, after = _entry_page(database, after, piece, wanted)
             except StoreError as error:
                 which = f"rows {after[0] + 1}" if piece.numbers is None else f"logs {after[0]}"
                 yield Found(piece.path, after[0], reason=f"{which} to {piece.high}: {error}")
                 return
-            yield from page
             if not page:
                 return
-            after = reached
+            yield from page
 
 
 def _entry_page(
     database: Database, after: tuple[int, ...], piece: Piece, wanted: Wanted
 ) -> tuple[list[Found], tuple[int, ...]]:
     """The next rows of a piece, and the place of the last one."""
+    query, names, (first, last) = _BY_ROW, ["id"], piece.numbers or (0, 0)
+    if piece.numbers is not None:
+        chosen = wanted.span.numbers(wanted.span.last) if wanted.span.sparse else ()
+        numbers = f"IN ({','.join(str(to_sql(number)) for number in chosen)})" if wanted.span.sparse else "NOT NULL"
+        query, names = _BY_LOG.format(numbers=numbers), ["log", "seq", "variant"]
+    values = dict(zip(names, after, strict=True), first=first, last=last, high=piece.high, page=_PAGE)
     with database.snapshot() as connection:
-        if piece.numbers is None:
-            cursor = connection.execute(_BY_ROW, {"id": after[0], "high": piece.high, "page": _PAGE})
-        else:
-            chosen = wanted.span.numbers(wanted.span.last) if wanted.span.sparse else ()
-            numbers = f"IN ({','.join(str(to_sql(number)) for number in chosen)})" if wanted.span.sparse else "NOT NULL"
-            values = dict(zip(("log", "seq", "variant"), after, strict=True))
-            values |= {"first": piece.numbers[0], "last": piece.numbers[1], "high": piece.high, "page": _PAGE}
-            cursor = connection.execute(_BY_LOG.format(numbers=numbers), values)
-        rows = all_rows(cursor, ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
-        reached, complete = after, list[int]()
-        for row_id, _, state, *place in rows:
-            reached = tuple(place)
-            if state == PayloadState.COMPLETE and wanted.reads_payloads:
-                complete.append(row_id)
+        rows = all_rows(connection.execute(query, values), ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
+        reached = tuple(rows[-1][3:]) if rows else after
         if rows:
             in_order(after, reached)
-        payloads = _payloads(database, sorted(complete), wanted.payload_limit)
+        complete = [row_id for row_id, _, state, *_ in rows if state == PayloadState.COMPLETE]
+        payloads = _payloads(database, complete if wanted.reads_payloads else [], wanted.payload_limit)
     found = [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state, *_ in rows]
     return found, reached
 
 
 def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, Payload]:
-    """The payloads of these rows (ascending). An empty payload has no pieces."""
-    connection = database.connection
+    """The payloads of these rows. An empty payload has no pieces."""
     read = {row_id: Payload(limit) for row_id in row_ids}
-    if read:
-        # Neighbours are read in one pass over a range; rows that lie apart are looked up, so that nothing else is read.
-        dense = row_ids[-1] - row_ids[0] < 4 * len(row_ids)
-        wanted = f"BETWEEN {row_ids[0]} AND {row_ids[-1]}" if dense else f"IN ({','.join(map(str, row_ids))})"
-        query = f"SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE entry {wanted} ORDER BY entry, at"
-        for row_id, data in connection.execute(query):
-            if row_id in read:
-                read[row_id].read([] if data is None else [data])  # nothing, where only damage can be
-        for (row_id,) in connection.execute(f"SELECT entry FROM payload_files WHERE entry {wanted}"):
-            if row_id in read:
-                read[row_id].read(read_pieces(database, row_id))
+    these = f"entry IN ({','.join(map(str, row_ids))})"
+    query = f"SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE {these} ORDER BY entry, at"
+    for row_id, data in database.connection.execute(query):
+        read[row_id].read([] if data is None else [data])  # nothing, where only damage can be
+    for (row_id,) in database.connection.execute(f"SELECT entry FROM payload_files WHERE {these}"):
+        read[row_id].read(read_pieces(database, row_id))
     return read
 
 
 _STATES: dict[int, str] = {
-    PayloadState.PARTIAL: PARTIAL,
-    PayloadState.FORGOTTEN: FORGOTTEN,
-    PayloadState.SIZE_MISMATCH: SIZE_MISMATCH,
+    PayloadState.PARTIAL: states.PARTIAL,
+    PayloadState.FORGOTTEN: states.FORGOTTEN,
+    PayloadState.SIZE_MISMATCH: states.SIZE_MISMATCH,
 }
 
 
@@ -217,12 +226,14 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
     if encoded is None:
         return Found(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
     if payload is None:
-        return Found(path, row_id, encoded, _STATES.get(state, ABSENT))
+        return Found(path, row_id, encoded, _STATES.get(state, states.ABSENT))
     try:
         entry = Entry.decode(encoded)
     except InvalidEntry:
-        return Found(path, row_id, encoded, ABSENT)  # it will be rejected: there is nothing to compare the payload with
-    return Found(path, row_id, encoded, payload.state(entry), payload=payload.bytes_for(entry))
+        return Found(
+            path, row_id, encoded, states.ABSENT
+        )  # it will be rejected: there is nothing to compare the payload with
+    return payload.found(path, row_id, entry)
 
 
 def _scan_forks(piece: Piece) -> Iterator[Found]:
@@ -236,6 +247,6 @@ def _scan_forks(piece: Piece) -> Iterator[Found]:
                 )
                 for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
                     for encoded in proof:
-                        yield Found(piece.path, row_id, encoded, ABSENT)
+                        yield Found(piece.path, row_id, encoded, states.ABSENT)
         except StoreError as error:
             yield Found(piece.path, piece.low, reason=f"fork proofs: {error}")

@@ -10,7 +10,7 @@
     spark.readStream.format("culm").option("home", "stream").load("culm://KEY@alice.example:7979")
     spark.readStream.format("culm").option("log", "AUTHOR/1").load("intervals://alice.example:7979")
 
-Spark finds the source by its name where Culm is installed. Rows are ``culm.spark.source.entries.ENTRIES``: entries as
+Spark finds the source by its name where Culm is installed. Rows are ``culm.spark.source.options.ENTRIES``: entries as
 they were found, unverified, and rejects. Options are ``culm.spark.source.options``.
 
 A filter such as ``WHERE seqnum > 100`` reads everything first, and so does a selection of columns. Spark could tell the

@@ -1,47 +1,73 @@
-"""The session that fills the store of a live stream: a node's session with one peer, in a thread of its own.
+"""A node's sessions with a peer, for streams: one that lasts as long as a query, or one for each batch.
 
-Spark calls a stream's methods from one thread, and only when a batch is due. The peer must be answered all the time. So
-the session has a thread with an event loop, and the two threads share nothing but the store's file and the reason why
-the session ended. Everything else is as in a node: the peer proves its key, entries are verified before they are
+Everything is as in a node: a peer proves its key where the protocol has keys, entries are verified before they are
 stored, and no peer gets more memory than the limits allow.
+
+Spark calls a stream's methods from one thread, and only when a batch is due. A ``culm://`` peer must be answered all
+the time. So that session has a thread with an event loop, and the two threads share nothing but the store's file and
+the reason why the session ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
 from culm.bamboo import Identity
-from culm.errors import CulmError, NetworkError
-from culm.node.config import NodeConfig
+from culm.errors import NetworkError
+from culm.node.config import NodeConfig, NodeLimits
 from culm.node.home import DEFAULT_IDENTITY, Home
 from culm.node.interests.policy import Policy
-from culm.node.network.backoff import Backoff
 from culm.node.network.urls import PeerUrl
 from culm.node.sessions.session import Purpose
 from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
-from culm.spark.reading.wanted import Wanted
+from culm.spark.reading.found import Wanted
 from culm.spark.source.options import Options
+from culm.spark.source.spool import Spool
+from culm.store import ReadableStore, SQLiteStore
 from culm.types import Log
 
 # Seconds for which a peer that was reached before may be away before the query fails: a restart of the peer is no
 # reason to fail, and a peer that is gone must not look like one that has nothing new.
 _AWAY_SECONDS = 60.0
-_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.5, 10.0  # between two attempts to reach it again
+_RETRY_SECONDS = 1.0  # between two attempts to reach it again
+# Seconds without a byte in the middle of an answer, on top of the wait that the user chose. That wait is for a peer
+# that has nothing to say; a peer that owes an answer gets this much more before the query fails.
+_ANSWER_SECONDS = 30.0
 _STOP_SECONDS = 10.0  # for the session to end in order; then the process ends without it, and the store is whole
 _logger = logging.getLogger("culm.spark")
 
 
+@contextmanager
+def fetched(url: PeerUrl, spans: Mapping[Log, Range], wait: float) -> Iterator[ReadableStore]:
+    """A store, for this block, with what a peer has of these parts of logs.
+
+    ``wait``: seconds of silence after which the peer has nothing to add. ``NetworkError`` if it cannot be reached.
+    """
+    config = NodeConfig(b"", limits=NodeLimits(settle_seconds=wait, idle_seconds=wait + _ANSWER_SECONDS))
+    asked = {log: RangeSet([span]) for log, span in spans.items()}
+    purpose = Purpose(is_live=False, mirrors=False, logs=tuple(spans), interest=lambda log: asked.get(log, RangeSet()))
+    with TemporaryDirectory(prefix="culm-stream-") as folder, SQLiteStore(Path(folder, "store.db")) as store:
+        asyncio.run(sync(None, config, store, url, purpose))
+        yield store
+
+
+class _StopAskedError(Exception):
+    """The query has ended, so the session ends, too."""
+
+
 class Feed:
-    """Brings into a store what a peer has, of what the options want.
+    """Brings into a store what a peer has, of what the options want. ``spool`` reads it there.
 
     A home that is not there is made, with a new identity. ``ConfigError`` if the identity has a passphrase: nobody is
     there to type it.
@@ -58,88 +84,72 @@ class Feed:
         self._identity = self._home.identity(options.identity)
         policy = Policy(own=self._home.own_authors(), interests=interests(options.wanted))
         self._config = NodeConfig(clump or b"", policy=policy)
-        self._thread: Thread | None = None
-        self._stop: Event = Event()
-        self._trouble: CulmError | None = None
+        self.spool = Spool(self._home.store_path, options.wanted, options.wait)
+        self._thread = Thread(target=self._run, name="culm-feed", daemon=True)
+        self._has_begun = False
+        self._stop = Event()
+        self._trouble: Exception | None = None
         self._heard = 0.0  # when bytes of the peer came last
-
-    @property
-    def store_path(self) -> Path:
-        """The store's file."""
-        return self._home.store_path
 
     def once(self) -> None:
         """Get what the peer has now. ``NetworkError``, ``ProtocolError`` or ``StoreError`` if that fails."""
-        asyncio.run(self._session(is_live=False))
+        self._session(is_live=False)
+        self._has_begun = True
+        self.spool.wait_no_longer()
 
-    def start(self) -> None:
-        """Begin to get what the peer has, and what it gets later."""
-        self._thread = Thread(target=self._run, name="culm-feed", daemon=True)
-        self._thread.start()
+    def go_on(self) -> None:
+        """Get what the peer has, and what it gets later, from the first call on, unless it was to be ``once``.
 
-    def check(self) -> None:
-        """Raise why the session ended for good, if it did."""
+        Raises why the session ended for good, if it did.
+        """
+        if not self._has_begun:
+            self._has_begun = True
+            self._thread.start()
         if self._trouble is not None:
             raise self._trouble
 
     def stop(self) -> None:
         """End the session."""
         self._stop.set()
-        if self._thread is not None:
+        if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
+        self.spool.close()
 
     # -- on the thread ---------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            asyncio.run(self._until_stopped())
-        except CulmError as error:
-            self._trouble = error
-        except Exception as error:  # noqa: BLE001 - a stream must not stand still without a word
-            self._trouble = CulmError(f"the session with {self._url} failed: {error!r}")
-
-    async def _until_stopped(self) -> None:
-        keeping = asyncio.create_task(self._keep())
-        stopped = asyncio.create_task(asyncio.to_thread(self._stop.wait))
-        await asyncio.wait((keeping, stopped), return_when=asyncio.FIRST_COMPLETED)
-        self._stop.set()
-        keeping.cancel()
-        await asyncio.gather(keeping, stopped, return_exceptions=True)
-        if not keeping.cancelled() and (error := keeping.exception()) is not None:
-            raise error
-
-    async def _keep(self) -> None:
         """Stay in session. A peer that breaks the rules is an error at once, and so is one that was never reached."""
-        backoff = Backoff(_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS, random.random)
-        away_since = 0.0
-        while True:
-            try:
-                await self._session(is_live=True)
-            except NetworkError as error:
-                now = time.monotonic()
-                if self._heard > away_since and not isinstance(error, PeerRefused):
-                    away_since = now
-                    backoff.succeeded()
-                if not self._heard or now - away_since > _AWAY_SECONDS:
-                    raise
-                _logger.warning("%s: %s; calling again", self._url, error)
-            await asyncio.sleep(backoff.failed())
+        away_since = -math.inf
+        try:
+            while not self._stop.wait(_RETRY_SECONDS if self._heard else 0):
+                before = self._heard
+                try:
+                    self._session(is_live=True)
+                except NetworkError as error:
+                    if self._heard > before and not isinstance(error, PeerRefused):
+                        away_since = time.monotonic()
+                    if time.monotonic() - away_since > _AWAY_SECONDS:
+                        raise
+                    _logger.warning("%s: %s; calling again", self._url, error)
+        except _StopAskedError:
+            pass
+        except Exception as error:  # noqa: BLE001 - a stream must not stand still without a word
+            self._trouble = error
 
-    async def _session(self, *, is_live: bool) -> None:
+    def _session(self, *, is_live: bool) -> None:
         """One session; one that is live ends only with an error."""
         received = 0
 
         def note(stats: SessionStats) -> None:
             nonlocal received
+            if self._stop.is_set():
+                raise _StopAskedError
             if stats.bytes_received > received:
                 received, self._heard = stats.bytes_received, time.monotonic()
 
-        store = await asyncio.to_thread(self._home.store)
-        try:
-            purpose = Purpose(is_live=is_live, mirrors=False)
-            await sync(self._identity, self._config, store, self._url, purpose, note)
-        finally:
-            store.close()
+        purpose = Purpose(is_live=is_live, mirrors=False)
+        with self._home.store() as store:
+            asyncio.run(sync(self._identity, self._config, store, self._url, purpose, note))
 
 
 def interests(wanted: Wanted) -> Mapping[bytes | Log, RangeSet] | None:
@@ -149,13 +159,9 @@ def interests(wanted: Wanted) -> Mapping[bytes | Log, RangeSet] | None:
     """
     if not wanted.chooses_logs:
         return None
-    names: list[bytes | Log] = [*(wanted.authors or ()), *(wanted.logs or ())]
-    return dict.fromkeys(names, RangeSet([_asked(wanted.span, wanted.payload_limit)]))
-
-
-def _asked(span: Range, payload_limit: int) -> Range:
-    if payload_limit < 0:
-        return replace(span, payloads=False)
-    if span.size_limit and span.size_limit <= payload_limit:
-        return span
-    return replace(span, size_limit=payload_limit + 1)
+    span, limit = wanted.span, wanted.payload_limit
+    if limit < 0:
+        span = replace(span, payloads=False)
+    elif not 0 < span.size_limit <= limit:
+        span = replace(span, size_limit=limit + 1)
+    return dict.fromkeys([*(wanted.authors or ()), *(wanted.logs or ())], RangeSet([span]))

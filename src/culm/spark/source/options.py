@@ -1,4 +1,4 @@
-"""The options of ``format("culm")``: which rows of the inputs are wanted.
+"""The options of ``format("culm")``, which say what of the inputs is wanted, and its columns.
 
 =================  ===================================================================================================
 ``author``         authors, comma separated, in base62 or hex; default: all. ``authors`` means the same
@@ -26,17 +26,51 @@ whatever else is chosen. Options that begin with ``fs.`` are Hadoop's settings f
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.ranges import read_range
-from culm.spark.reading.wanted import EVERYTHING, Wanted
-from culm.spark.source.entries import ENTRIES
+from culm.spark.reading.found import EVERYTHING, Wanted
+from culm.spark.runtime.columns import UNSIGNED
 from culm.wire.places import parse_author, parse_log, parse_number
 
-_SAME = {"author": "authors", "log": "logs"}  # options that may be named in two ways
+_COMMENTS = {
+    "source": ("STRING", "the path or URI where it was found"),
+    "offset": ("BIGINT", "where in it: a byte of a file, a row of a store or table"),
+    "author": ("BINARY", "public key of the author, 32 bytes"),
+    "log_id": (UNSIGNED, "which log of the author"),
+    "seqnum": (UNSIGNED, "number in the log; the first is 1"),
+    "tag": ("TINYINT", "1 if the entry ends its log, else 0"),
+    "lipmaalink": ("BINARY", "hash of the entry that the lipmaa link leads to; null where that is the backlink"),
+    "backlink": ("BINARY", "hash of the entry before; null for entry 1"),
+    "size": (UNSIGNED, "bytes of the payload, as the entry claims"),
+    "payload_hash": ("BINARY", "hash of the payload: YAMF, 66 bytes"),
+    "sig": ("BINARY", "signature, 64 bytes, not checked"),
+    "encoded": ("BINARY", "all bytes of the entry; of a reject what was taken for one"),
+    "payload_state": ("STRING", "absent, forgotten, mismatch, partial, held or size_mismatch"),
+    "payload": ("BINARY", "the payload, with the option payloads and if it is held and not too large"),
+    "payload_frame": ("BINARY", "a payload that stands apart from any entry; all else is null then"),
+    "reason": ("STRING", "of a reject: why it could not be read"),
+}
+
+ENTRIES = {name: kind for name, (kind, _) in _COMMENTS.items()}
+"""The fields of an entry (docs/specs/bamboo.md, "Entries"), null where it has none. Of a reject only place and reason.
+
+``payload_state``: what is known of the payload at that place (``batches.payload.STATES``). Rows with
+a ``payload_frame`` come only if that column is wanted.
+"""
+
+
+def schema_of(names: Iterable[str]) -> str:
+    """These columns as a schema in SQL, with comments."""
+    return ", ".join(f"{name} {_COMMENTS[name][0]} COMMENT '{_COMMENTS[name][1]}'" for name in names)
+
+
+_SAME = {"authors": "author", "logs": "log"}  # options that may be named in two ways
 _NAMES = (
     *("author", "log", "range", "columns", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects"),
     *("batch", "wait", "home", "identity", "clump", "bundles"),
@@ -66,20 +100,25 @@ class Options:
     clump: str | None = None
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], columns: Sequence[str] | None = None) -> Options:
+    def parse(cls, given: Mapping[str, str], schema: StructType | None = None) -> Options:
         """Read the options as Spark gives them; ``ConfigError`` for an unknown one or a wrong value.
 
-        ``columns``: those that Spark wants; None: as the option of that name says.
+        ``schema``: the columns that Spark wants; None: as the option ``columns`` says. ``ConfigError`` for one that the
+        source has not got, or has with another type.
         """
         options = {_SAME.get(name.lower(), name.lower()): value for name, value in given.items()}
         for name in options:
-            if name not in (*_NAMES, *_SAME.values(), *_OF_SPARK) and not name.startswith("fs."):
+            if name not in (*_NAMES, *_OF_SPARK) and not name.startswith("fs."):
                 raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
-        names = tuple(columns or _listed(options.get("columns", ",".join(ENTRIES))))
-        for name in names:
+        names = _listed(options.get("columns", ",".join(ENTRIES)))
+        kinds = {field.name: field.dataType.simpleString().upper() for field in schema or ()}
+        kinds = kinds or {name: ENTRIES.get(name, "") for name in names}
+        for name, kind in kinds.items():
             if name not in ENTRIES:
                 raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES)}")
-        authors, logs = options.get("authors"), options.get("logs")
+            if kind != ENTRIES[name]:
+                raise ConfigError(f"the column {name!r} of format culm is {ENTRIES[name]}, not {kind}")
+        authors, logs = options.get("author"), options.get("log")
         low = parse_number(options.get("fromseqnum", "1"), "sequence number", 1)
         high = parse_number(options.get("toseqnum", str(MAX_U64)), "sequence number", 1)
         limit = parse_number(options.get("maxpayload", "1048576"), "size")
@@ -87,13 +126,13 @@ class Options:
             None if authors is None else frozenset(map(parse_author, _listed(authors))),
             None if logs is None else frozenset(map(parse_log, _listed(logs))),
             Wanted.within(read_range(options.get("range", "1..")), low, high),
-            limit if _one_of(options, "payloads", "false", "true") == "true" and "payload" in names else -1,
-            states="payload_state" in names,
-            frames="payload_frame" in names,
+            limit if _one_of(options, "payloads", "false", "true") == "true" and "payload" in kinds else -1,
+            states="payload_state" in kinds,
+            frames="payload_frame" in kinds,
         )
         return cls(
             wanted,
-            names,
+            tuple(kinds),
             _one_of(options, "rejects", "true", "only", "false"),
             parse_number(options.get("batch", "100000"), "number of entries", 1),
             _seconds(options.get("wait", "1")),

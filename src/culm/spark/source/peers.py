@@ -1,240 +1,165 @@
-"""Following logs of a live peer that speaks Point-2-Point with intervals (docs/specs/intervals.md).
+"""Following a live peer: a node that speaks ``culm://``, or logs of one that speaks ``intervals://``.
 
-Spark wants to know the end of a batch before it reads the batch, and may read the same batch again after a failure. So
-each log is read in ascending order, and an offset is the last sequence number that was read of each log. The peer is
-first asked how far it can show a log without a gap, and that is the end of the batch; then it is asked for exactly
-those entries. The numbers mean the same for every peer, so a query that is stopped, or dies, goes on where it was.
+In both, the driver has a node's session with the peer (``feed``), and the rows come from the store that it fills.
 
-Signatures are checked on the way. Whether the entries fit together is for ``verification.verify`` to say.
+*culm://* The peer pushes entries when they come, and Spark asks for batches when it likes. Between the two is a home
+(``culm.node.home``) that belongs to the stream: its identity is shown to the peer, and its store keeps the entries
+(``spool``). The session lasts as long as the query.
 
-The protocol sends each entry with its payload, and waits if the peer has the entry but not its payload. A stream would
-then stand still, perhaps for ever. After ``wait`` seconds the entry therefore counts as one without its payload, the
-request is cancelled, and a new one asks for the entries above it.
+*intervals://* Logs are named, so that an offset can be the last number that was read of each of them. The numbers mean
+the same for every peer, so a query that is stopped, or dies, goes on where it was, and nothing is kept: each batch has
+a session and a store of its own. A batch that is made again is fetched again, so the peer must still have it.
 """
 
 from __future__ import annotations
 
-import socket
-import time
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Self
-from urllib.parse import urlsplit
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.datasource import SimpleDataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
 
-from culm.bamboo import MAX_U64, Entry
 from culm.errors import ConfigError, NetworkError
-from culm.intervals import Announced, At, Connection, Ended, EntryReceived, Event, PayloadReceived, Regular
+from culm.node.network.urls import PeerUrl
+from culm.ranges import Range
 from culm.spark.batches.payload import HELD, without_bytes
 from culm.spark.reading.found import Found
-from culm.spark.source.nothing import Nothing
+from culm.spark.runtime.columns import batch_of, batches
 from culm.spark.source.options import Options
-from culm.spark.source.rows import entry_batches
-from culm.spark.source.trigger import SupportsTriggerAvailableNow
+from culm.spark.source.rows import SupportsTriggerAvailableNow, entry_batches
+from culm.spark.source.spool import BEGINNING, Offset
+from culm.store import ReadableStore
 from culm.store.schema import to_sql
 from culm.types import Log
 from culm.wire.places import log_text, parse_log
 
-Offset = dict[str, int]
+if TYPE_CHECKING:
+    from culm.spark.source.feed import Feed
 
-_CONNECT_SECONDS = 10.0  # until an address counts as unreachable; the query fails then, and Spark may start it again
-
-# Seconds without a byte in the middle of a response, on top of the wait that the user chose. That wait is for a peer
-# that has nothing to say; a peer that owes an answer gets this much more before the query fails.
-_ANSWER_SECONDS = 30.0
-
-# At the end of a question: how long, and for how many reads, the peer's last bytes are taken from the socket. Closing a
-# socket with unread bytes resets the connection, and the peer would report that as an error.
-_FAREWELL_SECONDS = 1.0
-_FAREWELL_READS = 64
-
-_READ_BYTES = 64 * 1024  # asked of the socket at a time; more would only make a larger buffer
+_TASK_BYTES = 4 * 1024 * 1024  # of rows in one task: a batch keeps some cores busy, and no task is worth less than it
 _MOST_LOGS = 1000  # Each log is a request of its own in every batch, and an offset names all logs.
 
 
-class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what a peer got since an offset. ``ConfigError`` for a wrong address, and without the option ``logs``."""
+class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what a ``culm://`` peer has and gets. ``ConfigError`` without the peer's key, or the option ``home``.
+
+    Spark makes several of these; only the one whose offsets it asks for calls the peer.
+    """
 
     def __init__(self, url: str, options: Options) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "intervals" or parts.hostname is None or parts.port is None:
-            raise ConfigError(f"{url!r} is not an address; expected intervals://HOST:PORT")
+        self._url, self._options = PeerUrl.parse(url, schemes=("culm",)), options
+        if options.home is None:
+            raise ConfigError("to follow a culm:// peer, name a folder for the stream: option('home', FOLDER)")
+        self._feed: Feed | None = None
+
+    def initialOffset(self) -> Offset:  # type: ignore[override]  # it is a dict
+        """Before the first row."""
+        return BEGINNING
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Get what the peer has now, once; the query ends with it."""
+        self._opened().once()
+
+    def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # type: ignore[override]
+        """The end of the next batch. Raises why the session with the peer ended, if it did for good."""
+        if start is None:
+            raise ConfigError("following a culm:// peer needs PySpark 4.2 or newer")
+        feed = self._opened()
+        feed.go_on()
+        return feed.spool.end(start, self._options.batch)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # type: ignore[override]
+        """The rows between two offsets, cut into tasks, which have them with them."""
+        return [InputPartition(rows) for rows in _cut(self._opened().spool.rows(start, end, str(self._url)))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        return entry_batches([batch_of(Found, partition.value)], self._options)
+
+    def stop(self) -> None:
+        """End the session, when the query ends."""
+        if self._feed is not None:
+            self._feed.stop()
+
+    def _opened(self) -> Feed:
+        """The feed, made at the first use."""
+        if self._feed is None:
+            from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
+
+            self._feed = Feed(self._url, self._options)
+        return self._feed
+
+
+def _cut(rows: Iterable[Found]) -> list[list[Found]]:
+    total = 0
+
+    def task(row: Found) -> int:
+        nonlocal total
+        total += len(row.encoded or b"") + len(row.payload or b"")
+        return total // _TASK_BYTES
+
+    return [list(some) for _, some in groupby(rows, key=task)]
+
+
+Reached = dict[str, int]
+
+
+class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what logs of an ``intervals://`` peer got. ``ConfigError`` for a wrong address, and without ``logs``."""
+
+    def __init__(self, url: str, options: Options) -> None:
+        self._url, self._options = PeerUrl.parse(url, schemes=("intervals",)), options
         if not options.wanted.logs or len(options.wanted.logs) > _MOST_LOGS:
             raise ConfigError(f"to follow a peer, name the logs (up to {_MOST_LOGS}): option('logs', 'AUTHOR/LOG,...')")
-        self._url, self._address = url, (parts.hostname, parts.port)
-        self._options = options
 
-    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Reached:
         """Before the first number that is wanted of each log."""
         return {log_text(log): self._options.wanted.span.start - 1 for log in sorted(self._options.wanted.logs or ())}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Do nothing: the query ends when the peer has nothing more, even if it got entries meanwhile.
 
-        Its end cannot be noted beforehand, because the peer announces a log only up to a payload that it lacks.
+        Its end cannot be noted beforehand, because a peer only tells where its logs end by sending them.
         """
 
-    def read(self, start: Offset) -> tuple[Iterator[Row], Offset]:
+    def read(self, start: Reached) -> tuple[Iterator[Row], Reached]:
         """The rows above an offset, at most ``batch`` of each log, and the offset behind them."""
-        with _Peer(self._address, self._options.wait) as peer:
-            reaches = peer.reaches(start)
-        end = {
-            log: max(seq, min(reaches.get(log, 0), seq + self._options.batch, self._options.wanted.span.last))
-            for log, seq in start.items()
-        }
-        return iter(list(self.readBetweenOffsets(start, end))), end  # a list, because Spark copies the iterator
+        last = self._options.wanted.span.last
+        found = self._fetched(start, {log: min(seq + self._options.batch, last) for log, seq in start.items()})
+        end = {log: seq + len(found.get(log, ())) for log, seq in start.items()}
+        return iter(list(self._rows(found))), end  # a list, because Spark copies the iterator
 
-    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[Row]:  # noqa: N802 - Spark's name
+    def readBetweenOffsets(self, start: Reached, end: Reached) -> Iterator[Row]:
         """The rows between two offsets; ``NetworkError`` if the peer no longer has them all."""
-        spans = {log: (seq + 1, end[log]) for log, seq in start.items() if end[log] > seq}
+        found = self._fetched(start, end)
+        for log, rows in found.items():
+            low, reached = start[log] + 1, start[log] + len(rows)
+            if reached < end[log]:
+                raise NetworkError(f"{self._url} has {log} up to {reached} only; {low} to {end[log]} were asked for")
+        return self._rows(found)
+
+    def _fetched(self, start: Reached, end: Reached) -> dict[str, list[Found]]:
+        """The entries of each log between two offsets, as far as the peer has them without a gap."""
+        from culm.spark.source.feed import fetched  # noqa: PLC0415 - loads the node, which tasks do not need
+
+        spans = {parse_log(log): Range(seq + 1, end[log]) for log, seq in start.items() if end[log] > seq}
         if not spans:
-            return
-        with _Peer(self._address, self._options.wait) as peer:
-            for log, (low, high) in spans.items():
-                found = peer.fetch(self._url, parse_log(log), low, high, self._options)
-                for batch in entry_batches(found, self._options):
-                    yield from (Row(**row) for row in batch.to_pylist())
+            return {}
+        with fetched(self._url, spans, self._options.wait) as store:
+            return {log_text(log): [*self._held(store, log, span)] for log, span in spans.items()}
 
-
-class _Peer:
-    """A connection to a peer, for one question. ``NetworkError`` if the peer cannot be reached."""
-
-    def __init__(self, address: tuple[str, int], wait: float) -> None:
-        self._wait = wait  # seconds; a peer that did not announce a log by then has nothing new in it
-        self._name = f"{address[0]}:{address[1]}"
-        self._connection = Connection(Nothing())
-        try:
-            self._socket = socket.create_connection(address, _CONNECT_SECONDS)
-        except OSError as error:
-            raise NetworkError(f"cannot reach {self._name}: {error.strerror or error}") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """End our direction, and let the peer close the connection, so that it has no error to report."""
-        with self._socket, suppress(OSError):
-            self._socket.settimeout(_FAREWELL_SECONDS)
-            self._socket.shutdown(socket.SHUT_WR)
-            for _read in range(_FAREWELL_READS):
-                if not self._socket.recv(_READ_BYTES):
-                    break
-
-    def _events(self, seconds: float) -> list[Event] | None:
-        """Send what waits, and return the events of the bytes that arrive; None if none arrive in this time."""
-        try:
-            self._socket.settimeout(seconds)
-            self._socket.sendall(self._connection.data_to_send())
-            data = self._socket.recv(_READ_BYTES)
-        except TimeoutError:
-            return None
-        except OSError as error:
-            raise NetworkError(f"the connection to {self._name} broke: {error.strerror or error}") from error
-        if not data:
-            raise NetworkError(f"{self._name} closed the connection before it had answered")
-        events = list(self._connection.receive_data(data, time.monotonic()))
-        self._connection.refill()
-        return events
-
-    def reaches(self, start: Offset) -> Offset:
-        """The last number to which the peer can show each log without a gap; logs without news are left out.
-
-        A peer does not say that it has nothing new; it stays silent. So this waits until the peer was silent for
-        ``wait`` seconds, or for a fifth of that once it has announced every log.
-        """
-        asked: dict[int, str] = {}
-        waiting = [(log, seq) for log, seq in start.items() if seq < MAX_U64]
-        found: Offset = {}
-        last = time.monotonic()
-        short = self._wait / 5  # after an answer for every log, only higher numbers could follow
-        while waiting or time.monotonic() - last < (self._wait if len(found) < len(asked) else short):
-            while waiting and self._connection.ours.credit:
-                log, seq = waiting.pop()
-                asked[self._request(parse_log(log), seq + 1, MAX_U64, lazy=True)] = log
-                last = time.monotonic()
-            for event in self._events(short) or ():
-                last = time.monotonic()
-                if isinstance(event, Announced) and event.seq:
-                    found[asked[event.id]] = event.seq
-            if waiting and time.monotonic() - last > self._wait + _ANSWER_SECONDS:
-                raise NetworkError(f"{self._name} took too long to allow more requests")
-        return found
-
-    def _request(self, log: Log, low: int, high: int, *, lazy: bool) -> int:
-        return self._connection.request(*log, Regular(At(low, 0), At(high, 0)), lazy=lazy)
-
-    def fetch(self, url: str, log: Log, low: int, high: int, options: Options) -> Iterator[Found]:
-        """The entries of a log from ``low`` to ``high``; ``NetworkError`` if the peer has not got them all."""
-        entries = _Arriving(url, options.wanted.payload_limit, low - 1)
-        while entries.reached < high:
-            begun = entries.reached
-            yield from self._fetched(entries, log, high)
-            if entries.reached == begun:
-                raise NetworkError(
-                    f"{self._name} sent {log_text(log)} up to {begun} only; {low} to {high} were asked for"
-                )
-
-    def _fetched(self, entries: _Arriving, log: Log, high: int) -> Iterator[Found]:
-        """The entries that a request brings: all of them, or those up to a payload that does not come."""
-        while not self._connection.ours.credit:
-            if self._events(_ANSWER_SECONDS) is None:
-                raise NetworkError(f"{self._name} took too long to allow another request")
-        request = self._request(log, entries.reached + 1, high, lazy=False)
-        while True:
-            events = self._events(self._wait if entries.waits else self._wait + _ANSWER_SECONDS)
-            if events is None and entries.waits:
-                yield from entries.close()
-                self._connection.ours.cancel(request)
+    def _held(self, store: ReadableStore, log: Log, span: Range) -> Iterator[Found]:
+        for seq, stored in enumerate(store.entries(log, span.start, span.last), span.start):
+            entry, is_held = stored.entry, stored.payload_complete
+            if entry.seq != seq:
                 return
-            if events is None:
-                raise NetworkError(f"{self._name} took too long to answer")
-            for event in events:
-                if getattr(event, "id", None) != request:
-                    continue
-                yield from entries.take(event)
-                if isinstance(event, Ended):
-                    return
+            is_kept = is_held and entry.size <= self._options.wanted.payload_limit
+            payload = b"".join(store.payload(stored)) if is_kept else None
+            state = HELD if is_held else without_bytes(entry)
+            yield Found(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)
 
-
-class _Arriving:
-    """Entries as they arrive, each joined with its payload. ``reached`` is the last number that arrived."""
-
-    def __init__(self, url: str, payload_limit: int, reached: int) -> None:
-        self._url = url
-        self._limit = payload_limit
-        self._entry: Entry | None = None
-        self._payload = bytearray()
-        self.reached = reached
-
-    @property
-    def waits(self) -> bool:
-        """Whether an entry has arrived and its payload has not, or not all of it."""
-        return self._entry is not None
-
-    def take(self, event: Event) -> Iterator[Found]:
-        """Take an event; yields the entry that is complete with it, if one is."""
-        if isinstance(event, EntryReceived):
-            yield from self.close()
-            self._entry, self.reached = event.entry, event.entry.seq
-            self._payload.clear()
-        elif isinstance(event, PayloadReceived) and self._entry is not None:
-            fits = self._entry.size <= self._limit
-            if fits:
-                self._payload += event.data
-            if event.complete:
-                yield self._found(HELD, bytes(self._payload) if fits else None)
-        elif isinstance(event, Ended):
-            yield from self.close()
-
-    def close(self) -> Iterator[Found]:
-        """Yield the entry that waits for its payload, if there is one, as an entry without it."""
-        if self._entry is not None:
-            state = without_bytes(self._entry)
-            yield self._found(state, b"" if state == HELD and self._limit >= 0 else None)
-
-    def _found(self, state: str, payload: bytes | None) -> Found:
-        entry, self._entry = self._entry, None
-        assert entry is not None  # noqa: S101 - called only while an entry waits
-        return Found(self._url, to_sql(entry.seq), entry.encoded, state, payload=payload)
+    def _rows(self, found: dict[str, list[Found]]) -> Iterator[Row]:
+        for batch in entry_batches(batches(Found, chain.from_iterable(found.values())), self._options):
+            yield from (Row(**row) for row in batch.to_pylist())

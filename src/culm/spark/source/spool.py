@@ -14,16 +14,16 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
 from culm.bamboo import Entry
 from culm.errors import ConfigError, InvalidEntry
 from culm.spark.batches.payload import without_bytes
-from culm.spark.reading.found import Found
-from culm.spark.reading.inputs import Part, Piece
+from culm.spark.reading.found import Found, Wanted
+from culm.spark.reading.inputs import Part, Piece, greatest_id
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
 from culm.staging import sync
 from culm.store.opening import open_database
 from culm.store.rows import BYTES, COUNT, ROW, each_row, in_order
@@ -58,9 +58,7 @@ class Spool:
     """A store, as rows behind an offset. ``StoreError`` if it cannot be read; use it from one thread."""
 
     def __init__(self, path: Path, wanted: Wanted, wait: float) -> None:
-        self._path = path
-        self._wanted = wanted
-        self._wait = wait
+        self._path, self._wanted, self._wait = path, wanted, wait
         self._database = open_database(path, read_only=True)
         self._held_up: tuple[int, int] | None = None  # the row that a payload holds up, and the bytes that it has of it
         self._since, self._known = 0.0, 0  # since when, and the greatest row then
@@ -73,7 +71,7 @@ class Spool:
     def wait_no_longer(self) -> None:
         """Take the payloads that are not there by now as absent."""
         with self._database.snapshot() as connection:
-            self._overdue = _greatest(connection, "entries")
+            self._overdue = greatest_id(connection, "entries")
 
     def end(self, start: Offset, most: int) -> Offset:
         """The end of the batch behind an offset: at most so many entries; the offset itself if there is nothing new.
@@ -84,7 +82,7 @@ class Spool:
         with self._database.snapshot() as connection:
             _check(connection, start, self._path)
             end = self._behind(connection, start, most)
-            end["forks"] = min(_greatest(connection, "forks"), start["forks"] + _MOST_FORKS)
+            end["forks"] = min(greatest_id(connection, "forks"), start["forks"] + _MOST_FORKS)
         if (end["entries"], end["forks"]) == (start["entries"], start["forks"]):
             return start
         # The store does not wait for the disk with what a peer can send again. Spark's checkpoint is on the disk, and
@@ -100,7 +98,7 @@ class Spool:
         rows = connection.execute(f"{_ENTRIES} LIMIT ?", (start["entries"], most))
         for row, encoded, digest, state, held in each_row(rows, ROW, BYTES.or_null(), BYTES, COUNT, COUNT):
             in_order((end["entries"],), (row,))
-            payload = _payload_bytes(encoded, self._wanted)
+            payload = _payload_bytes(_entry(encoded), self._wanted)
             if payload and state in {PayloadState.ABSENT, PayloadState.PARTIAL}:
                 if row > self._overdue:
                     held_up = row, held
@@ -118,7 +116,7 @@ class Spool:
         """Note what holds the rows up. After a while without a byte, all rows that were there then are overdue."""
         if held_up is None or held_up != self._held_up:
             self._held_up, self._since = held_up, time.monotonic()
-            self._known = _greatest(connection, "entries")
+            self._known = greatest_id(connection, "entries")
         elif time.monotonic() - self._since > self._wait:
             self._overdue, self._held_up = self._known, None
 
@@ -139,52 +137,39 @@ class Spool:
             yield found._replace(source=source)
             if found.reason is None:
                 yield next(proofs)._replace(source=source)
-                yield from _told(found, self._wanted, source)
-
-
-def _greatest(connection: sqlite3.Connection, table: str) -> int:
-    (greatest,) = connection.execute(f"SELECT max(id) FROM {table}").fetchone()
-    return greatest or 0
+                entry = Entry.decode(found.encoded or b"")
+                told = f"the log {log_text(entry.log)} is forked: its author signed two entries {entry.seq}"
+                if self._wanted.has_log(*entry.log):
+                    yield Found(source, found.offset, reason=f"{told}; both stand beside this row")
 
 
 def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
     """``ConfigError`` if the last row of an offset is another one in this store."""
     query = "SELECT hash FROM entries WHERE id = ?"
     (digest,) = connection.execute(query, (offset["entries"],)).fetchone() or (b"",)
-    if digest[:_HASH_BYTES].hex() != offset["last"] or _greatest(connection, "forks") < offset["forks"]:
+    if digest[:_HASH_BYTES].hex() != offset["last"] or greatest_id(connection, "forks") < offset["forks"]:
         raise ConfigError(
             f"{path}: the checkpoint of this stream belongs to another store: name the home with which the stream was"
             " started, or start anew with another checkpoint"
         )
 
 
-def _payload_bytes(encoded: bytes | None, wanted: Wanted) -> int:
+def _payload_bytes(entry: Entry | None, wanted: Wanted) -> int:
     """The size of an entry's payload if that is wanted, else 0."""
-    entry = _entry(encoded)
-    if wanted.payload_limit < 0 or entry is None:
-        return 0
-    is_wanted = entry.size <= wanted.payload_limit and wanted.has(entry.place)
-    return entry.size if is_wanted and wanted.has_payload(entry.seq, entry.size) else 0
+    is_wanted = entry is not None and wanted.has(entry.place) and wanted.has_payload(entry.seq, entry.size)
+    return entry.size if entry is not None and is_wanted else 0
 
 
 def _settled(found: Found, wanted: Wanted, without: frozenset[int]) -> Found:
     """A row with its payload if the batch has it; else as if no payload had ever come, because it may come later."""
-    has_it = found.offset not in without and _payload_bytes(found.encoded, wanted)
     entry = _entry(found.encoded)
+    has_it = found.offset not in without and _payload_bytes(entry, wanted)
     if has_it or entry is None or found.reason is not None:
         return found
     return found._replace(payload_state=without_bytes(entry), payload=None)
 
 
 def _entry(encoded: bytes | None) -> Entry | None:
-    try:
+    with suppress(InvalidEntry):
         return Entry.decode(encoded or b"")
-    except InvalidEntry:
-        return None
-
-
-def _told(found: Found, wanted: Wanted, source: str) -> Iterator[Found]:
-    entry = Entry.decode(found.encoded or b"")
-    if wanted.has_log(*entry.log):
-        reason = f"the log {log_text(entry.log)} is forked: its author signed two entries {entry.seq}"
-        yield Found(source, found.offset, reason=f"{reason}; both stand beside this row")
+    return None

@@ -23,7 +23,6 @@ from culm.errors import ConfigError, CulmError, EncodingError
 from culm.spark.storage import Location
 from culm.spark.storage.filesystems import said
 from culm.store.files import BundleWriter
-from culm.types import Log
 from culm.wire.places import log_text
 
 _BUFFER = 1024 * 1024  # bytes written at once, so that small entries do not cost a system call each
@@ -39,7 +38,7 @@ class Written(WriterCommitMessage):
 
 class _Row(NamedTuple):
     entry: Entry
-    payload: bytes | None = None
+    payload: bytes | None
 
 
 class BundlesWriter(DataSourceArrowWriter):
@@ -51,11 +50,8 @@ class BundlesWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, folder: Location, columns: Sequence[str], *, overwrite: bool, by_log: bool = False) -> None:
-        self._folder = folder
-        self._columns = [name for name in ("encoded", "payload") if name in columns]
-        self._overwrite = overwrite
-        self._by_log = by_log
-        if "encoded" not in self._columns:
+        self._folder, self._overwrite, self._by_log = folder, overwrite, by_log
+        if "encoded" not in columns:
             raise ConfigError("to write entries, the DataFrame needs a binary column 'encoded'")
         partial = f"partial-{secrets.token_hex(8)}"
         parent = Location(folder.uri.rstrip("/").rpartition("/")[0] or "/", folder.settings)
@@ -75,10 +71,10 @@ class BundlesWriter(DataSourceArrowWriter):
         token = secrets.token_hex(8)
         system, staging = self._staging.filesystem()
         names: list[str] = []
-        for log, rows in groupby(_rows(iterator, self._columns), key=self._bundle_of):
+        for log, rows in groupby(_entries(iterator), key=lambda row: row.entry.log if self._by_log else None):
             name = f"part-{token}.bundle" if log is None else f"{log_text(log).replace('/', '-')}.{token}.bundle"
-            if name in names:
-                raise CulmError(f"entries of the log {log_text(log or (b'', 0))} are not together: {_TOGETHER}")
+            if log is not None and name in names:
+                raise CulmError(f"entries of the log {log_text(log)} are not together: {_TOGETHER}")
             names.append(name)
             with system.open_output_stream(f"{staging}/{name}", buffer_size=_BUFFER) as stream:
                 bundle = BundleWriter(stream)
@@ -88,9 +84,6 @@ class BundlesWriter(DataSourceArrowWriter):
                         bundle.payload(entry.place, len(payload), [payload])
                 bundle.close()
         return Written(names)
-
-    def _bundle_of(self, row: _Row) -> Log | None:
-        return row.entry.log if self._by_log else None
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Move the files of the tasks that succeeded into the folder; called on the driver when all are done.
@@ -115,24 +108,22 @@ class BundlesWriter(DataSourceArrowWriter):
                     system.delete_file(old.filesystem()[1])
             system.delete_dir(staging)
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - nothing is kept
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove the files of all tasks; called on the driver when the job has failed."""
         with suppress(OSError):
             system, staging = self._staging.filesystem()
             system.delete_dir(staging)
 
 
-def _rows(batches: Iterator[pa.RecordBatch], columns: Sequence[str]) -> Iterator[_Row]:
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:
     """The entries of the rows, each with its payload if there is one; ``CulmError`` for a row that is no entry."""
     for batch in batches:
-        values = [batch.column(column).to_pylist() for column in columns]
-        for encoded, *payload in zip(*values, strict=True):
-            if encoded is None:
-                raise CulmError(
-                    "a row without an entry cannot be written: leave out the rejects (WHERE reason IS NULL)"
-                )
+        names = [name for name in ("encoded", "payload") if name in batch.schema.names]
+        for row in batch.select(names).to_pylist():
             try:
-                entry = Entry.decode(encoded)
+                yield _Row(Entry.decode(row["encoded"] or b""), row.get("payload"))
             except EncodingError as error:
-                raise CulmError(f"a row cannot be written, because it is not an entry: {error}") from error
-            yield _Row(entry, *payload)
+                reason = f"because it is not an entry: {error}"
+                if row["encoded"] is None:
+                    reason = "because it has no entry: leave out the rejects (WHERE reason IS NULL)"
+                raise CulmError(f"a row cannot be written, {reason}") from error

@@ -7,8 +7,8 @@ The rest of the pipeline names a file by a ``Location`` and never asks where it 
     copies      SQLite files of other machines, which SQLite can only open on this one's disk
 """
 
-from culm.spark.storage.copies import local_copy
+from culm.spark.storage.copies import local_copy, opened_store
 from culm.spark.storage.filesystems import Settings, settings_here
 from culm.spark.storage.location import Location, located, target
 
-__all__ = ["Location", "Settings", "local_copy", "located", "settings_here", "target"]
+__all__ = ["Location", "Settings", "local_copy", "located", "opened_store", "settings_here", "target"]

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -21,9 +21,12 @@ from shutil import rmtree
 from pyarrow import fs
 from pyarrow.fs import FileSystem
 
-from culm.errors import ConfigError
+from culm.errors import ConfigError, StoreError
 from culm.spark.storage.filesystems import said
 from culm.spark.storage.location import Location
+from culm.staging import staged_folder
+from culm.store.database import Database
+from culm.store.opening import open_database
 
 _MOST_BYTES = 100 * 1024**3  # on this machine's disk; a store that is larger is copied all the same, alone
 _DAY = 24 * 60 * 60  # seconds
@@ -61,20 +64,31 @@ def local_copy(location: Location) -> Iterator[Path]:
         os.close(lock)
 
 
+@contextmanager
+def opened_store(location: Location) -> Iterator[Database]:
+    """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
+    with local_copy(location) as path:
+        try:
+            database = open_database(path, read_only=True)
+        except StoreError as error:
+            text = str(error).replace(str(path), location.uri)
+            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
+        with closing(database):
+            yield database
+
+
 def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
-    """Copy a store and what is beside it into a new folder, the store last: it marks a copy that is whole."""
-    rmtree(folder, ignore_errors=True)  # what a task left that was killed while it copied
-    folder.mkdir(mode=0o700)
-    for suffix in (*_BESIDE, ""):
-        kind = system.get_file_info(path + suffix).type
-        if suffix and kind == fs.FileType.NotFound:
-            continue
-        whole = folder / f"{name}{suffix}"
-        part = whole.with_name(f".{whole.name}")
-        if kind == fs.FileType.Directory:
-            part.mkdir()
-        fs.copy_files(path + suffix, str(part), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
-        part.rename(whole)
+    """Copy a store and what is beside it into a new folder, which appears when all of it is there."""
+    rmtree(folder, ignore_errors=True)
+    here = fs.LocalFileSystem()
+    with staged_folder(folder) as staged:
+        for suffix in (*_BESIDE, ""):
+            kind, copy = system.get_file_info(path + suffix).type, staged / f"{name}{suffix}"
+            if kind == fs.FileType.Directory:
+                copy.mkdir()
+            if kind != fs.FileType.NotFound or not suffix:
+                fs.copy_files(path + suffix, str(copy), system, here)
+        staged.rename(folder)
 
 
 def _folder() -> Path:
@@ -90,15 +104,13 @@ def _folder() -> Path:
 def _locked(path: Path, kind: int) -> int:
     """The descriptor of a lock file, locked. Its file may be deleted while this waits; it is made again then."""
     while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
+        with ExitStack() as opened:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            opened.callback(os.close, lock)
             fcntl.flock(lock, kind)
             if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+                opened.pop_all()
                 return lock
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
 
 
 def _sweep(folder: Path, needed: int) -> None:
@@ -109,14 +121,12 @@ def _sweep(folder: Path, needed: int) -> None:
     for path, size in sizes.items():
         if path.stat().st_mtime > time.time() - _DAY and total <= _MOST_BYTES:
             continue
-        try:
+        with suppress(BlockingIOError):
             lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        rmtree(path.with_suffix(""), ignore_errors=True)
-        path.unlink()
-        os.close(lock)
-        total -= size
+            rmtree(path.with_suffix(""), ignore_errors=True)
+            path.unlink()
+            os.close(lock)
+            total -= size
 
 
 def _size(folder: Path) -> int:

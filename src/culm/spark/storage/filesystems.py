@@ -74,10 +74,7 @@ def settings_here(given: dict[str, str] | None = None) -> Settings:
 
     Later ones win. The session is asked only if Spark is loaded in this process.
     """
-    found = {}
-    for name, setting in _OF_ENVIRONMENT.items():
-        if os.environ.get(name):
-            found[setting] = os.environ[name]
+    found = {setting: os.environ[name] for name, setting in _OF_ENVIRONMENT.items() if os.environ.get(name)}
     if "fs.s3a.endpoint" in found:  # Hadoop would name the bucket in the host's name unless it is told otherwise.
         found["fs.s3a.path.style.access"] = "true"
     session = {name: value for name, value in _of_session().items() if value}
@@ -94,13 +91,9 @@ def _of_session() -> dict[str, str]:
         return {}
     if hasattr(active, "_jsc"):
         hadoop = active._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark shows Hadoop's configuration in no other way
-        return {
-            f"{start}{name}": value
-            for start in ("fs.s3a.", "fs.azure.account.key.")
-            for name, value in dict(hadoop.getPropsWithPrefix(start)).items()
-        }
-    settings = active.conf.getAll  # of a Connect server
-    return {name.removeprefix("spark.hadoop."): value for name, value in settings.items()}
+        starts = ("fs.s3a.", "fs.azure.account.key.")
+        return {f"{start}{name}": value for start in starts for name, value in hadoop.getPropsWithPrefix(start).items()}
+    return {name.removeprefix("spark.hadoop."): value for name, value in active.conf.getAll.items()}  # of Connect
 
 
 def filesystem(uri: str, settings: Settings) -> tuple[FileSystem, str]:
@@ -180,12 +173,10 @@ def said(uri: str, does: str = "be read") -> Iterator[None]:
     except CulmError:
         raise
     except Exception as error:  # the packages behind fsspec raise errors of any kind
-        otherwise = f"cannot {does}: {_line(error)}"
-        if isinstance(error, FileNotFoundError):
-            otherwise = "there is no such file"
-        text = str(error)
-        reason = next((meaning for pattern, meaning in _MEANINGS.items() if re.search(pattern, text)), otherwise)
-        raise ConfigError(f"{uri}: {reason}") from error
+        is_missing = isinstance(error, FileNotFoundError)
+        otherwise = "there is no such file" if is_missing else f"cannot {does}: {_line(error)}"
+        meant = (meaning for pattern, meaning in _MEANINGS.items() if re.search(pattern, str(error)))
+        raise ConfigError(f"{uri}: {next(meant, otherwise)}") from error
 
 
 def _line(error: Exception) -> str:

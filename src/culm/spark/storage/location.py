@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from fnmatch import translate
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
@@ -88,32 +89,15 @@ class Location:
         with said(self.uri):
             system, path = self.filesystem()
             info = system.get_file_info(path)
-            if _is_there(info):
-                yield from self._below(system, info, path, named=True)
-                return
-            found = _matching(system, path) if _GLOB.search(path) else []
+            is_there, is_glob = info.type != fs.FileType.NotFound, _GLOB.search(path)
+            found = [info] if is_there else _matching(system, path) if is_glob else []
             if not found:
-                raise ConfigError(f"{self.uri}: {self._missing(system, path)}")
-            every = {one.location: one for match in found for one in self._below(system, match, path, named=False)}
-            yield from every.values()
-
-    def _missing(self, system: FileSystem, path: str) -> str:
-        bucket = bucket_of(self.uri, path)
-        if bucket and not _is_there(system.get_file_info(bucket)):
-            return "there is no such bucket"
-        return "nothing matches" if _GLOB.search(path) else "there is no such file or folder"
-
-    def _below(self, system: FileSystem, info: FileInfo, path: str, *, named: bool) -> Iterator[Listed]:
-        """A file, or what is below a folder; ``path`` is this location's own path."""
-        if info.type == fs.FileType.File:
-            yield Listed(self._other(path, info.path), info.size, named)
-            return
-        if info.type != fs.FileType.Directory:
-            raise ConfigError(f"{self._other(path, info.path)}: not a regular file; copy its content into one")
-        root = info.path.rstrip("/")
-        for one, size in sorted(_local_files(root) if self.is_local else _files(system, root)):
-            if not _is_hidden(one, root):
-                yield Listed(self._other(path, one), size, named=False)
+                bucket = bucket_of(self.uri, path)
+                if bucket and system.get_file_info(bucket).type == fs.FileType.NotFound:
+                    raise ConfigError(f"{self.uri}: there is no such bucket")
+                raise ConfigError(f"{self.uri}: {'nothing matches' if is_glob else 'there is no such file or folder'}")
+            files = {self._other(path, one): size for match in found for one, size in _below(system, match)}
+            yield from (Listed(one, size, named=is_there and info.is_file) for one, size in files.items())
 
     def _other(self, own: str, path: str) -> Location:
         """The location of another path of the same file system; ``own`` is the path of this location."""
@@ -126,16 +110,13 @@ class Location:
 
 def located(places: Iterable[str | os.PathLike[str]], given: dict[str, str] | None = None) -> list[Location]:
     """The locations of paths and URIs, each once. ``given`` are settings that win over all others."""
-    settings: Settings | None = None
-    found: dict[Location, None] = {}
-    for place in places:
-        text = re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place))
-        if not scheme_of(text):
-            found[Location(str(Path(text).absolute()))] = None
-            continue
-        settings = settings_here(given) if settings is None else settings
-        found[Location(text.rstrip("/"), settings)] = None
-    return list(found)
+    texts = [re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place)) for place in places]
+    settings = settings_here(given) if any(map(scheme_of, texts)) else ()
+    return list(dict.fromkeys(_located(text, settings) for text in texts))
+
+
+def _located(text: str, settings: Settings) -> Location:
+    return Location(text.rstrip("/"), settings) if scheme_of(text) else Location(str(Path(text).absolute()))
 
 
 def target(place: str | os.PathLike[str]) -> Path | Location:
@@ -144,36 +125,39 @@ def target(place: str | os.PathLike[str]) -> Path | Location:
     return Path(found.uri) if found.is_local else found
 
 
-def _is_there(info: FileInfo) -> bool:
-    return str(info.type.name) != "NotFound"
-
-
 def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
     """What a pattern matches, in order. Only folders that can match are listed."""
-    names = pattern.split("/")
-    fixed = next(at for at, name in enumerate(names) if _GLOB.search(name))
+    names = re.sub(r"(/\*\*)+$", "", pattern).split("/")  # all that is below a folder is what the folder means
+    fixed = next((at for at, name in enumerate(names) if _GLOB.search(name)), len(names))
     base = "/".join(names[:fixed]) or "/"
     found = [fs.FileInfo(base, fs.FileType.Directory)]
     for at, name in enumerate(names[fixed:], fixed):
-        is_last, every, wanted = at == len(names) - 1, name == "**", _regex(name)
-        if every and is_last:
-            break  # all that is below, which is what the folder itself means
+        wanted, every, is_last = _regex(name), name == "**", at == len(names) - 1
         below = list(found) if every else []
         for folder in found:
-            entries = system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True, recursive=every))
-            below += [
-                one
-                for one in entries
-                if (every or wanted.fullmatch(one.base_name)) and (is_last or one.type == fs.FileType.Directory)
-            ]
+            for one in system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True, recursive=every)):
+                if wanted.fullmatch(one.base_name) and (is_last or one.type == fs.FileType.Directory):
+                    below.append(one)
         found = below
     return sorted({one.path: one for one in found if not _is_hidden(one.path, base)}.values(), key=lambda one: one.path)
 
 
-def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int]]:
-    for one in system.get_file_info(fs.FileSelector(root, recursive=True)):
-        if one.type != fs.FileType.Directory:
-            yield one.path, one.size or 0
+def _below(system: FileSystem, info: FileInfo) -> Iterator[tuple[str, int | None]]:
+    """A file, or what is below a folder and not hidden, with sizes."""
+    root = info.path.rstrip("/")
+    if info.is_file:
+        yield info.path, info.size
+    elif info.type != fs.FileType.Directory:
+        raise ConfigError(f"{root}: not a regular file; copy its content into one")
+    else:
+        is_local = isinstance(system, fs.LocalFileSystem)
+        files = _local_files(root) if is_local else _files(system, root)
+        yield from sorted(one for one in files if not _is_hidden(one[0], root))
+
+
+def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int | None]]:
+    found = system.get_file_info(fs.FileSelector(root, recursive=True))
+    return ((one.path, one.size or 0) for one in found if one.type != fs.FileType.Directory)
 
 
 def _local_files(root: str) -> Iterator[tuple[str, int | None]]:
@@ -193,18 +177,8 @@ def _is_hidden(path: str, base: str) -> bool:
 
 def _regex(name: str) -> re.Pattern[str]:
     """A pattern for one name, as Hadoop has them: ``*``, ``?``, ``[a-c]``, ``[!a]``, ``{one,two}``."""
-    out, depth = "", 0
-    for part in re.findall(r"\[[!^]?[^\]]+\]|.", name):
-        if part.startswith("[") and len(part) > 1:
-            out += "[^" + part[2:] if part[1] in "!^" else part
-        elif part in "{}":
-            depth += 1 if part == "{" else -1
-            out += "(?:" if part == "{" else ")"
-        elif part == "," and depth:
-            out += "|"
-        else:
-            out += {"*": ".*", "?": "."}.get(part, re.escape(part))
-    try:
-        return re.compile(out, re.DOTALL)
-    except re.error as error:
-        raise ConfigError(f"{name!r} is not a pattern: {error}") from None
+    found = re.search(r"\{([^{}]*)\}", name)
+    if found is None:
+        return re.compile(translate(name.replace("[^", "[!")))
+    words = (name[: found.start()] + word + name[found.end() :] for word in found[1].split(","))
+    return re.compile("|".join(_regex(word).pattern for word in words))

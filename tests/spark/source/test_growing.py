@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from culm.bamboo import Entry, encode_varu64
 from culm.errors import ConfigError
 from culm.spark.source import CulmSource
-from culm.spark.source.folder import BEGINNING, FolderStream
+from culm.spark.source.growing import BEGINNING, FolderStream
 from culm.spark.source.options import Options
 from culm.spark.storage import located
 from culm.store import SQLiteStore
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
 
-    from culm.spark.source.folder import Offset
+    from culm.spark.source.growing import Offset
 
     Rows = list[dict[str, Any]]
 
@@ -181,7 +181,7 @@ def test_offsets_stay_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     now = time.time()
     end = BEGINNING
     for hour, name in ((0, "1"), (1, "2"), (20, "3"), (26, "4")):
-        monkeypatch.setattr("culm.spark.source.folder.time.time", lambda hour=hour: now + hour * 3600)
+        monkeypatch.setattr("culm.spark.source.growing.time.time", lambda hour=hour: now + hour * 3600)
         (tmp_path / name).write_bytes(bundle(*LOG.entries[:2]))
         if name == "2":
             (tmp_path / "1").unlink()
@@ -189,7 +189,7 @@ def test_offsets_stay_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert ("1" in end["files"]) == (hour < 25)
     assert {"2", "3", "4"} == set(end["files"])
     assert {} == end["gone"]
-    monkeypatch.setattr("culm.spark.source.folder._MOST_FILES", 3)
+    monkeypatch.setattr("culm.spark.source.growing._MOST_FILES", 3)
     (tmp_path / "5").write_bytes(bundle(*LOG.entries[:2]))
     with pytest.raises(ConfigError, match="more than 3 files: move those away"):
         stream.latestOffset(end)

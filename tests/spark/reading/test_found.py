@@ -16,11 +16,13 @@ from culm.errors import ConfigError
 from culm.ranges import read_range
 from culm.spark.reading import inputs
 from culm.spark.reading import scan as scanning
+from culm.spark.reading.entries import split_batches
+from culm.spark.reading.found import Found, Wanted
 from culm.spark.reading.inputs import Part, plan
 from culm.spark.reading.scan import scan
-from culm.spark.reading.wanted import Wanted
+from culm.spark.runtime import columns
 from culm.spark.source.options import Options
-from culm.spark.source.rows import entry_batches, found_in
+from culm.spark.source.rows import entry_batches
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.store.rows import all_rows
@@ -64,7 +66,7 @@ def read(path: Path, **options: str) -> list[dict[str, Any]]:
     """The rows that the source gives for some options."""
     asked = Options.parse(options)
     splits = plan([path], None, asked.wanted)
-    found = (row for split in splits for piece in split for row in found_in(piece, asked.wanted))
+    found = (batch for split in splits for batch in split_batches(split, Found, asked.wanted))
     return [row for batch in entry_batches(found, asked) for row in batch.to_pylist()]
 
 
@@ -149,6 +151,16 @@ def test_a_range_leaves_payloads_out(path: Path) -> None:
     assert {5: False, 6: True, 7: False} == {int(row["seqnum"]): row["payload"] is None for row in rows}
     rows = read(path, columns="seqnum,payload", payloads="true", log=log_text(ONE), range="5 max 1")
     assert [None] == [row["payload"] for row in rows]
+
+
+def test_pages_are_counted_in_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch has few rows if their payloads are large, so that a task needs little memory."""
+    monkeypatch.setattr(columns, "BATCH_BYTES", 2000)
+    asked = Options.parse({"payloads": "true"})
+    found = [batch for split in plan([path], None, asked.wanted) for batch in split_batches(split, Found, asked.wanted)]
+    assert 200 == sum(batch.num_rows for batch in found)
+    if path.suffix != ".table":  # its rows have no payloads, and come as Parquet's reader cuts them
+        assert 2 < max(batch.num_rows for batch in found) < 10
 
 
 @pytest.mark.parametrize("options", [{"range": "5.. sparse"}, {"range": "5..9 sparse", "fromSeqnum": "6"}])

@@ -90,8 +90,8 @@ def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:
         of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
         for at in _concerned(records, segment.outcome.forked_at):
             yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(at), None)
-        if (stretch := segment.first_stretch()) is not None:
-            yield Witness(*of_log, to_sql(stretch[0]), None, to_sql(stretch[1]))
+        for low, high in segment.stretches[:1]:
+            yield Witness(*of_log, to_sql(low), None, to_sql(high))
 
 
 def _concerned(records: Records, position: int) -> Iterator[int]:

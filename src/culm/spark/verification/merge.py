@@ -74,28 +74,46 @@ class Outcome:
         return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
 
 
-@dataclass(slots=True)
-class _Passed:
-    """A number that later segments may link to: the digest found or expected there.
-
-    Expected only, so not ``held``, where an entry links to a number that no segment has.
-    """
-
-    digest: bytes
-    held: bool
-    connected: bool
-
-
 def merge(summaries: Iterable[Summary]) -> list[Outcome]:
     """The outcomes of all segments of one log, which must ascend, in the same order."""
-    log = _Log()
-    reached = [(summary, *log.add(summary)) for summary in summaries]
-    limit, forked = log.limit()
-    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, log.greatest)
+    # Of a number: the digest found or expected there, whether an entry is held there, and whether that is connected.
+    passed: dict[int, tuple[bytes, bool, bool]] = {}
+    prune_at = _PRUNE_FROM
+    reached: list[tuple[Summary, tuple[bool, ...], tuple[bool, ...]]] = []
+    forks: list[int] = []
+    for summary in summaries:
+        forks.append(summary.forked_at)
+        reachable, held = ROOT, []
+        for number, (target, expected) in enumerate(summary.externals):
+            digest, is_held, is_connected = passed.setdefault(target, (expected, False, False))
+            if digest != expected:
+                forks.append(target)
+            elif is_connected:
+                reachable |= ROOT << 1 + number
+            held.append(is_held)
+        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
+        for seq, digest, is_held, piece in summary.exports:
+            passed[seq] = digest, is_held, is_held and connected[piece]
+        if len(passed) > prune_at:
+            passed = {target: passed[target] for target in links_across(summary.high) if target in passed}
+            prune_at = len(passed) + _PRUNE_FROM
+        reached.append((summary, connected, tuple(held)))
+    newest = max((summary.greatest for summary, *_ in reached), default=0)
+    end_at, lied_at = (_lowest(getattr(summary, name) for summary, *_ in reached) for name in ("end_at", "lied_at"))
+    # An entry above an end-of-log entry contradicts it, even if no link does.
+    forked_at = _lowest([*forks, end_at if newest > end_at else 0])
+    forked = forked_at > 0 and not 0 < lied_at < forked_at
+    limit = forked_at if forked else lied_at
+    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, newest)
     return [
-        Outcome(limit, log.forked_at, forked, connected, held, of_segment)
+        Outcome(limit, forked_at, forked, connected, held, of_segment)
         for (_, connected, held), of_segment in zip(reached, gaps, strict=True)
     ]
+
+
+def _lowest(positions: Iterable[int]) -> int:
+    """The lowest of some positions; 0 is none."""
+    return min(filter(None, positions), default=0)
 
 
 def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: int) -> list[tuple[int, ...]]:
@@ -114,63 +132,6 @@ def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: 
         )
         found.append(gaps)
     return found[::-1]
-
-
-class _Log:
-    """One log as its segments pass by."""
-
-    def __init__(self) -> None:
-        self._passed: dict[int, _Passed] = {}
-        self._prune_at = _PRUNE_FROM
-        self._end_at = 0
-        self.greatest = 0
-        self._lied_at = 0
-        self.forked_at = 0
-
-    def add(self, summary: Summary) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-        if self._end_at == 0:
-            self._end_at = summary.end_at
-        self.greatest = max(self.greatest, summary.greatest)
-        self._lied_at = _lower(self._lied_at, summary.lied_at)
-        self.forked_at = _lower(self.forked_at, summary.forked_at)
-        reachable, held = self._follow(summary.externals)
-        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
-        for seq, digest, is_held, piece in summary.exports:
-            self._passed[seq] = _Passed(digest, is_held, is_held and connected[piece])
-        if len(self._passed) > self._prune_at:
-            self._prune(summary.high)
-        return connected, held
-
-    def _follow(self, externals: list[tuple[int, bytes]]) -> tuple[int, tuple[bool, ...]]:
-        reachable, held = ROOT, []
-        for number, (target, expected) in enumerate(externals):
-            known = self._passed.get(target)
-            if known is None:
-                known = self._passed[target] = _Passed(expected, held=False, connected=False)
-            elif known.digest != expected:
-                self.forked_at = _lower(self.forked_at, target)
-            elif known.connected:
-                reachable |= ROOT << 1 + number
-            held.append(known.held)
-        return reachable, tuple(held)
-
-    def _prune(self, high: int) -> None:
-        passed = self._passed
-        self._passed = {target: passed[target] for target in links_across(high) if target in passed}
-        self._prune_at = len(self._passed) + _PRUNE_FROM
-
-    def limit(self) -> tuple[int, bool]:
-        # An entry above an end-of-log entry contradicts it, even if no link does.
-        if self._end_at and self.greatest > self._end_at:
-            self.forked_at = _lower(self.forked_at, self._end_at)
-        if self.forked_at and (not self._lied_at or self.forked_at <= self._lied_at):
-            return self.forked_at, True
-        return self._lied_at, False
-
-
-def _lower(one: int, other: int) -> int:
-    """The lower of two positions; 0 is none."""
-    return min(one, other) if one and other else one or other
 
 
 class SummaryRow(NamedTuple):

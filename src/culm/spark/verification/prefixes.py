@@ -66,7 +66,7 @@ def stretches(rows: Iterable[JudgedRow]) -> Iterator[Stretch]:
     """What each segment tells."""
     for row in rows:
         segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
-        stretch, forked_at = segment.first_stretch(), segment.outcome.forked_at
+        stretch, forked_at = next(iter(segment.stretches), None), segment.outcome.forked_at
         first, last = (None, None) if stretch is None else map(to_sql, stretch)
         known = to_sql(segment.summary.greatest), len(segment.findings), to_sql(forked_at) if forked_at else None
         yield Stretch(row.author, row.log, first, last, *known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from io import BytesIO
 
 from culm.spark.batches.fields import DIGEST_BYTES
 
@@ -53,15 +54,11 @@ class Summary:
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
-        width = self._mask_bytes(len(self.externals))
         positions = self.low, self.high, self.greatest, self.end_at, self.forked_at, self.lied_at
         counts = len(self.externals), len(self.exports), len(self.pieces), len(self.risers)
         parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
-        parts += [mask.to_bytes(width, "little") for mask in self.pieces]
-        parts += [
-            _RISER.pack(start, top, len(pieces)) + struct.pack(f"<{len(pieces)}H", *pieces)
-            for start, top, pieces in self.risers
-        ]
+        parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
+        parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
         if self.unsigned is not None:
             unsigned, contradicting = self.unsigned, self.contradicting or []
             parts += [len(unsigned).to_bytes(4, "little"), _packed(_PAIR, unsigned + contradicting)]
@@ -70,30 +67,21 @@ class Summary:
     @classmethod
     def decode(cls, data: bytes) -> Summary:
         """Read what ``encode`` wrote."""
-        *positions, externals, exports, pieces, risers = _SUMMARY.unpack_from(data)
-        exports_at = _SUMMARY.size + externals * _PAIR.size
-        at = exports_at + exports * _EXPORT.size
-        below = list(_PAIR.iter_unpack(data[_SUMMARY.size : exports_at]))
-        above = list(_EXPORT.iter_unpack(data[exports_at:at]))
-        width = cls._mask_bytes(externals)
-        masks = [int.from_bytes(data[at + width * n : at + width * (n + 1)], "little") for n in range(pieces)]
-        at += width * pieces
+        read = BytesIO(data).read
+        *positions, externals, exports, pieces, risers = _SUMMARY.unpack(read(_SUMMARY.size))
+        below = list(_PAIR.iter_unpack(read(externals * _PAIR.size)))
+        above = list(_EXPORT.iter_unpack(read(exports * _EXPORT.size)))
+        masks = [int.from_bytes(read(externals // 8 + 1), "little") for _ in range(pieces)]
         steps = []
         for _ in range(risers):
-            start, top, count = _RISER.unpack_from(data, at)
-            at += _RISER.size
-            steps.append((start, top, struct.unpack_from(f"<{count}H", data, at)))
-            at += 2 * count
+            start, top, count = _RISER.unpack(read(_RISER.size))
+            steps.append((start, top, struct.unpack(f"<{count}H", read(2 * count))))
         low, high, greatest, end_at, forked_at, lied_at = positions
         found = cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
-        if at == len(data):
+        if not (rest := read()):
             return found
-        unsigned, rest = int.from_bytes(data[at : at + 4], "little"), list(_PAIR.iter_unpack(data[at + 4 :]))
-        return replace(found, unsigned=rest[:unsigned], contradicting=rest[unsigned:])
-
-    @staticmethod
-    def _mask_bytes(externals: int) -> int:
-        return externals // 8 + 1
+        unsigned, pairs = int.from_bytes(rest[:4], "little"), list(_PAIR.iter_unpack(rest[4:]))
+        return replace(found, unsigned=pairs[:unsigned], contradicting=pairs[unsigned:])
 
 
 def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:

@@ -25,7 +25,7 @@ from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import LOG, SEGMENT, judged
+from culm.spark.verification.steps import LOG, SEGMENT, WholeRow, judged
 from culm.store.schema import from_sql, to_sql
 
 
@@ -54,17 +54,6 @@ class Fork(NamedTuple):
     valid_to: Unsigned
 
 
-class ForkedRow(NamedTuple):
-    """A segment of a forked log, with its entries (``packed``) and its outcome."""
-
-    author: bytes
-    log: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    outcome: bytes
-
-
 class Witness(NamedTuple):
     """An entry, ``record``, that may be part of the proof; or a stretch of verified entries, ``seq`` to ``run_to``."""
 
@@ -78,11 +67,11 @@ class Witness(NamedTuple):
 
 def forks(segments: Table[Any], outcomes: Table[OutcomeRow]) -> Table[Fork]:
     """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
-    forked = segments.join(outcomes.where("forked_at"), SEGMENT, ForkedRow)
+    forked = segments.join(outcomes.where("forked_at"), SEGMENT, WholeRow)
     return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
 
 
-def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:
+def witnesses(rows: Iterable[WholeRow]) -> Iterator[Witness]:
     """The entries of a segment that may be part of the proof, and its first verified stretch."""
     for row in rows:
         segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)

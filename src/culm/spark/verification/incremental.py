@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -11,22 +11,20 @@ from typing import Any, NamedTuple
 
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.records import Records
-from culm.spark.runtime.columns import Row
-from culm.spark.runtime.engine import Engine, Step, Table
+from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import OutcomeRow, SummaryRow
+from culm.spark.verification.merge import OutcomeRow
 from culm.spark.verification.segment_summary import Summary
-from culm.spark.verification.state import MADE, IndexRow, MadeRow, State, WholeRow
+from culm.spark.verification.state import IndexRow, State
 from culm.spark.verification.steps import (
     BLOCK,
     COUNTED,
-    LOG,
     SEGMENT,
     CountsRow,
     JudgedRow,
     SegmentRow,
-    UnsureRow,
+    WholeRow,
     judged,
 )
 from culm.spark.verification.verify import Verification, forked_logs, sums
@@ -38,38 +36,14 @@ MOST_SEGMENTS = 8
 
 
 class Known(NamedTuple):
-    """A segment of the state, and the outcome that it has there."""
-
-    author: bytes
-    log: int
-    low: int
-    made: int
-    previous: bytes
-
-
-class LoadedRow(NamedTuple):
-    """Such a segment that is merged with new entries, with its own."""
-
-    author: bytes
-    log: int
-    block: int
-    low: int
-    high: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    previous: bytes
-
-
-class Changed(NamedTuple):
-    """Such a segment that stays as it is, though its log has new entries, with its new outcome."""
+    """A segment of the state, its outcome, and the one that it had before this run."""
 
     author: bytes
     log: int
     low: int
     made: int
     outcome: bytes
-    previous: bytes
+    previous: bytes | None
 
 
 class Increment(Verification):
@@ -80,9 +54,9 @@ class Increment(Verification):
 
     def __init__(self, engine: Engine, state: State, *, size: int | None = None, place: Path | None = None) -> None:
         super().__init__(engine, Signatures(state.signatures), keep=True, size=size)
-        self._state = state
-        self._number = state.next_number
+        self._state, self._number = state, state.next_number
         self._place = place or state.begin()
+        self._at = {SegmentRow: self._place / "segments"}
 
     def take(self, packs: Table[PackRow]) -> None:
         """Merge new packs with the segments that they overlap."""
@@ -92,30 +66,17 @@ class Increment(Verification):
             near = packs.select(IndexRow).union(self._live).spread(BLOCK)
             rule = partial(_overlaps, heads=self._signatures is Signatures.HEADS)
             again, self._stay = near.keep(rule, Known, IndexRow)
-            loaded = self._state.segments(self.engine, again, WholeRow).join(again, MADE, LoadedRow)
-            packs = packs.union(loaded.map(reloaded, PackRow))
-        self.segments = self._segments(packs, None, {SegmentRow: self._place / "segments"})
+            packs = packs.union(self._state.segments(self.engine, again, WholeRow).map(reloaded, PackRow))
+        super().take(packs)
 
-    def _settled(
-        self,
-        made: Table[SegmentRow],
-        unsure: Table[UnsureRow],  # noqa: ARG002 - segments that stay take part, and all go to the state
-        step: Step,
-        at: Mapping[type[Row], Path],
-    ) -> Table[SegmentRow]:
-        every = made.union(self._stay.select(SegmentRow)).spread(LOG, ("-low",))
-        (settled,) = every.keep(step, SegmentRow, at=at)
-        return settled
-
-    def _summaries(self) -> Table[SummaryRow]:
-        return super()._summaries().union(self._stay.select(SummaryRow))
+    def _every(self, table: type[To]) -> Table[To]:
+        return super()._every(table).union(self._stay.select(table))
 
     def judged(self) -> Table[JudgedRow]:
         """The segments that are new, and those that stay but have another outcome than before."""
-        before = self._stay.select(Known, previous="outcome")
-        changed = before.join(self.outcomes, SEGMENT, Changed).map(_changed, Changed)
-        again = self._state.segments(self.engine, changed, MadeRow).join(changed, MADE, JudgedRow)
-        return super().judged().union(again)
+        stay = self._stay.select(Known, previous="outcome")
+        changed = self.outcomes.join(stay, SEGMENT, Known).map(_changed, Known)
+        return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
 
     def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
         """Write the new index. The counts are not added up anew from all entries.
@@ -155,20 +116,20 @@ def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Known | Inde
             near = row.low <= high and (row.high or 0) >= low
             touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
             if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
-                yield Known._make((row.author, row.log, row.low, row.made, row.outcome))
+                yield Known._make((row.author, row.log, row.low, row.made, row.outcome, None))
             else:
                 yield row
 
 
-def reloaded(rows: Iterable[LoadedRow]) -> Iterator[PackRow]:
+def reloaded(rows: Iterable[WholeRow]) -> Iterator[PackRow]:
     """Segments become packs again. Each entry remembers its verdict, to find what changes."""
     for row in rows:
         pack = Pack.decode(row.packed)
-        pack.before[Records(pack).is_entry] = judged(row.author, row.log, row.summary, row.findings, row.previous).said
+        pack.before[Records(pack).is_entry] = judged(row.author, row.log, row.summary, row.findings, row.outcome).said
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 
-def _changed(rows: Iterable[Changed]) -> Iterator[Changed]:
+def _changed(rows: Iterable[Known]) -> Iterator[Known]:
     return (row for row in rows if row.outcome != row.previous)
 
 

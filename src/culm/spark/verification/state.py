@@ -46,7 +46,7 @@ from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, pronounced
+from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, WholeRow, pronounced
 from culm.spark.verification.verdicts import Verdict
 from culm.staging import replace_text
 
@@ -79,32 +79,7 @@ class IndexRow(NamedTuple):
     generation: int | None
 
 
-class MadeRow(NamedTuple):
-    """A segment, without its entries, and the generation that made it."""
-
-    author: bytes
-    log: int
-    low: int
-    summary: bytes
-    findings: bytes
-    made: int
-
-
-class WholeRow(NamedTuple):
-    """Such a segment with its entries."""
-
-    author: bytes
-    log: int
-    block: int
-    low: int
-    high: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    made: int
-
-
-M = TypeVar("M", MadeRow, WholeRow)
+M = TypeVar("M", JudgedRow, WholeRow)
 
 
 MADE = (*SEGMENT, "made")
@@ -260,16 +235,15 @@ class State:
         return index
 
     def segments(self, engine: Engine, among: Table[Any], table: type[M]) -> Table[M]:
-        """The segments that equal a row of another table in the columns ``MADE``."""
-        return engine.load(self._places("segments"), table, "made").among(among, MADE)
+        """The segments that equal a row of another table in the columns ``MADE``, with the outcomes that it has."""
+        return among.join(engine.load(self._places("segments"), table, "made").among(among, MADE), MADE, table)
 
     def _places(self, name: str) -> list[tuple[int, Path]]:
         return [(number, self.place(number) / name) for number in self.generations]
 
     def judged(self, engine: Engine) -> Table[JudgedRow]:
         """All segments with their outcomes."""
-        live = self.index(engine)
-        return self.segments(engine, live, MadeRow).join(live, MADE, JudgedRow)
+        return self.segments(engine, self.index(engine), JudgedRow)
 
     def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[OutcomeRow]]:
         """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""

@@ -53,8 +53,23 @@ class UnsureRow(NamedTuple):
     log: int
 
 
+class WholeRow(NamedTuple):
+    """A segment with its entries and its outcome, and which generation of a state made it, if one did."""
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    summary: bytes
+    findings: bytes
+    packed: bytes
+    outcome: bytes
+    made: int | None
+
+
 class JudgedRow(NamedTuple):
-    """A segment with its outcome, and the outcome of the run before.
+    """The same without its entries, and with the outcome of the run before.
 
     ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
     """
@@ -65,7 +80,8 @@ class JudgedRow(NamedTuple):
     summary: bytes
     findings: bytes
     outcome: bytes
-    previous: bytes | None = None
+    previous: bytes | None
+    made: int | None
 
     def compared(self) -> tuple[JudgedSegment, Bytes]:
         """The segment with its verdicts, and what was said of each entry before (``JudgedSegment.said``)."""

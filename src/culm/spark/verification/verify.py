@@ -37,7 +37,7 @@ from culm.errors import ConfigError
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Row, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Step, Table
+from culm.spark.runtime.engine import NOWHERE, Engine, Step, Table, To
 from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
@@ -141,6 +141,7 @@ class Verification:
 
     segments: Table[SegmentRow]
     outcomes: Table[OutcomeRow]
+    _at: Mapping[type[Row], Path] = NOWHERE  # the folder of the segments, where they stay
 
     def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
         self.engine = engine
@@ -161,37 +162,28 @@ class Verification:
 
     def take(self, packs: Table[PackRow]) -> None:
         """Make the segments of some packs."""
-        self.segments = self._segments(packs, self.engine.shelf("findings"))
-
-    def _segments(
-        self, packs: Table[PackRow], shelf: Path | None, at: Mapping[type[Row], Path] = NOWHERE
-    ) -> Table[SegmentRow]:
+        shelf = None if self._at else self.engine.shelf("findings")  # files that stay hold all bytes themselves
         step = partial(segmented, signatures=self._signatures, keep=self._keep, folder=shelf)
         together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self._signatures]))
         if self._signatures is Signatures.STRICT:
-            (made,) = together.keep(step, SegmentRow, at=at)
-            return made
-        made, unsure = together.keep(step, SegmentRow, UnsureRow)
-        return self._settled(made, unsure, partial(vouched, folder=shelf), at)
+            (self.segments,) = together.keep(step, SegmentRow, at=self._at)
+            return
+        self.segments, unsure = together.keep(step, SegmentRow, UnsureRow)
+        if not unsure.is_empty:  # judge those again whose entries a higher segment of the log may vouch for
+            of_logs = self._every(SegmentRow).among(unsure, LOG).spread(LOG, ("-low",))
+            (settled,) = of_logs.keep(partial(vouched, folder=shelf), SegmentRow)
+            self.segments = self.segments.without(unsure, LOG).union(settled)
+        for place in self._at.values():
+            self.segments = self.segments.kept(place)
 
-    def _settled(
-        self, made: Table[SegmentRow], unsure: Table[UnsureRow], step: Step, at: Mapping[type[Row], Path]
-    ) -> Table[SegmentRow]:
-        """The segments, with those judged again whose entries a higher segment of the log vouches for."""
-        if unsure.is_empty:
-            return made
-        (settled,) = made.among(unsure, LOG).spread(LOG, ("-low",)).keep(step, SegmentRow, at=at)
-        return made.without(unsure, LOG).union(settled)
+    def _every(self, table: type[To]) -> Table[To]:
+        """The segments of this verification, and what a state has of the same logs, as rows of another table."""
+        return self.segments.select(table)
 
     def settle(self) -> None:
         """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
-        (self.outcomes,) = (
-            self._summaries().spread(LOG, ("low",), self._tasks(_MERGED_BYTES)).keep(merge_logs, OutcomeRow)
-        )
-
-    def _summaries(self) -> Table[SummaryRow]:
-        """Those of all segments of the logs."""
-        return self.segments.select(SummaryRow)
+        of_logs = self._every(SummaryRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
+        (self.outcomes,) = of_logs.keep(merge_logs, OutcomeRow)
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""

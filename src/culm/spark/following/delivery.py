@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.batches.arrays import names
-from culm.spark.batches.fields import Bytes
+from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Batch, combined
 from culm.spark.runtime.folders import SUMMARY
@@ -37,8 +37,8 @@ from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.state import State
-from culm.spark.verification.steps import CountsRow, JudgedRow
-from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, Verdict
+from culm.spark.verification.steps import pronounced
+from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, JudgedSegment, Verdict
 from culm.staging import replace_text
 
 NEW, REASON = "new", "reason"
@@ -63,35 +63,21 @@ not their reasons (``verification.verdicts``).
 """
 
 
-def changed(rows: Iterable[JudgedRow], *, everything: bool = False) -> Iterator[Batch | CountsRow]:
-    """``steps.pronounced`` with the columns of ``Change``. ``everything``: all entries, as if they were new."""
-    for row in rows:
-        segment, before = row.compared()
-        before = np.zeros_like(before) if everything else before
-        where = segment.changed(before)
-        yield Batch(Change, _with_before(segment.table(where), segment.said[where], before[where]))
-        yield CountsRow(row.author, row.log, row.low, *segment.counts())
-
-
-def _with_before(verdicts: pa.RecordBatch, said: Bytes, before: Bytes) -> pa.RecordBatch:
+def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
+    """The changes of some entries of a segment, for ``steps.pronounced``."""
+    said, before, verdicts = segment.said[entries], before[entries], segment.table(entries)
     new = before == 0
     now, was = (codes.astype(np.int16) - 1 for codes in (said, np.maximum(before, 1)))
     differs = now ^ was
     kind = np.select([new, *(differs & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
-    columns = (
-        names(KINDS, kind.astype(np.int8)),
-        _unless(new, names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8))),
-        _unless(new, pa.array((was & CERTIFIED) != 0)),
-        _unless(new, names(STATES, (was & PAYLOAD).astype(np.int8))),
+    known = (
+        names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8)),
+        pa.array((was & CERTIFIED) != 0),
+        names(STATES, (was & PAYLOAD).astype(np.int8)),
     )
-    for name, column in zip(Before._fields, columns, strict=True):
-        verdicts = verdicts.append_column(name, column)
-    return verdicts
-
-
-def _unless(rows: Bytes, column: pa.Array) -> pa.Array:
-    """The column, null in some rows."""
-    return compute.if_else(pa.array(rows), pa.scalar(None, column.type), column)
+    told = [compute.if_else(pa.array(new), pa.scalar(None, column.type), column) for column in known]
+    columns = [*verdicts.columns, names(KINDS, kind.astype(np.int8)), *told]
+    return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
 
 
 def replayed(changes: DataFrame) -> DataFrame:
@@ -195,18 +181,17 @@ def deliver(state: State, output: Folder | Tables, spark: SparkSession, facts: M
     if mark == state.mark or not state.mark:
         return None
     number = _checked(mark, state.mark, output.name)
-    place = state.place(state.generations[-1])
-    changes = place / CHANGES
-    if mark != state.before or not changes.is_dir():
-        changes = place / "everything"
-        rmtree(changes, ignore_errors=True)
-        work = place / "work"
-        step = partial(changed, everything=True)
-        state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: changes})
+    made = state.place(state.generations[-1])
+    place = made / CHANGES
+    if mark != state.before or not place.is_dir():
+        place, work = made / "everything", made / "work"
+        rmtree(place, ignore_errors=True)
+        step = partial(pronounced, everything=True, told=changes)
+        state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
         rmtree(work, ignore_errors=True)
-    tables = {CHANGES: changes, REJECTS: place / REJECTS}
+    tables = {CHANGES: place, REJECTS: made / REJECTS}
     output.put(spark, Delivery(number, state.mark, {n: path for n, path in tables.items() if path.is_dir()}, facts))
-    return _said(state, changes)
+    return _said(state, place)
 
 
 def _said(state: State, changes: Path) -> str:

@@ -22,7 +22,7 @@ from culm.spark.following.delivery import (
     Change,
     Folder,
     Tables,
-    changed,
+    changes,
     deliver,
     forget,
 )
@@ -40,7 +40,7 @@ from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.job import Summary
 from culm.spark.verification.state import CHECKPOINT, State, held
-from culm.spark.verification.steps import BLOCK, COUNTED
+from culm.spark.verification.steps import BLOCK, COUNTED, pronounced
 from culm.spark.verification.verify import chosen, entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
@@ -150,7 +150,7 @@ class Following:
         run = Increment(engine, state, size=size, place=place)
         run.take(packs)
         run.settle()
-        counts = run.pronounce(place / CHANGES, changed, Change)
+        counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
         counts["rejects"] = rejects.count() + state.totals.get("rejects", 0)
         rmtree(place / "work", ignore_errors=True)
         state.commit(counts, position)

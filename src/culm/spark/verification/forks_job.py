@@ -2,9 +2,9 @@
 
 ::
 
-    OUTPUT/forks/          Parquet: each forked log with its proof (columns: ``forks.forks``)
+    OUTPUT/forks/          Parquet: each forked log with its proof (columns: ``forks.Fork``)
     OUTPUT/forks.bundle    the proofs as a file that ``culm import`` takes
-    OUTPUT/logs/           Parquet: how far each log can be trusted (columns: ``prefixes.prefixes``)
+    OUTPUT/logs/           Parquet: how far each log can be trusted (columns: ``forks.Prefix``)
     OUTPUT/rejects/        Parquet: source, offset, reason of what could not be read
     OUTPUT/summary.json    the counts, and the first forks
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from culm.bamboo import ForkProof
 from culm.errors import BadSignature
@@ -28,40 +28,13 @@ from culm.spark.runtime.columns import rows
 from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.shell import Result, is_small, job, size_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.forks import forks
-from culm.spark.verification.prefixes import prefixes
+from culm.spark.verification.forks import Fork, forks, prefixes
 from culm.spark.verification.verify import Verification, chosen, sums
 from culm.store.files import BundleWriter
-from culm.wire.places import author_text, log_text
 
 BUNDLE = "forks.bundle"
 MOST_SHOWN = 100
 """Forks in ``summary.json`` and in what ``--json`` prints; the table has all. Inputs may have very many of them."""
-
-
-class FoundFork(NamedTuple):
-    """A row of ``forks.forks``, without the proof's bytes."""
-
-    author: bytes
-    log_id: int
-    position: int
-    case: str
-    first_seq: int
-    second_seq: int
-    valid_to: int
-
-    @property
-    def log(self) -> str:
-        """The log as the command line writes it."""
-        return log_text((self.author, self.log_id))
-
-    def explain(self) -> str:
-        """One clause that says what contradicts what."""
-        return f"{self.case} (entries {self.first_seq} and {self.second_seq})"
-
-    def as_dict(self) -> dict[str, int | str]:
-        """The fields by name, the author in base62."""
-        return {**self._asdict(), "author": author_text(self.author)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +51,7 @@ class Forks(Result):
     forks: int
     unproved: int
     rejects: int
-    first: tuple[FoundFork, ...] = ()
+    first: tuple[Fork, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The counts by name, and ``first`` as dictionaries."""
@@ -108,15 +81,13 @@ def run_forks(
             logs = prefixes(*verification.forked()).kept(run.folder / "logs")
             run.say("writing the proofs of forks")
             found = forks(*verification.forked()).kept(run.folder / "forks")
-            counts = {
-                "logs": logs.count(),
-                "forks": found.count(),
-                "rejects": rejects.count(),
-                **sums(logs, ("entries",)),
-            }
+            counts = {"logs": logs.count(), "forks": found.count(), "rejects": rejects.count()}
+            counts |= sums(logs, ("entries",))
         run.say("writing the proofs of forks as a file")
         unproved = write_bundle(run.folder / "forks", run.folder / BUNDLE, checked=ways is Signatures.STRICT)
-        return run.done(Forks(**counts, unproved=unproved, first=_first(run.folder / "forks")))
+        every = rows(Fork, read_batches(run.folder / "forks", Fork._fields))
+        first = tuple(nsmallest(MOST_SHOWN, every, key=attrgetter("author", "log_id")))
+        return run.done(Forks(**counts, unproved=unproved, first=first))
 
 
 def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
@@ -140,8 +111,3 @@ def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
                 bundle.proof(proof)
         bundle.close()
     return left_out
-
-
-def _first(table: Path) -> tuple[FoundFork, ...]:
-    found = rows(FoundFork, read_batches(table, FoundFork._fields))
-    return tuple(nsmallest(MOST_SHOWN, found, key=attrgetter("author", "log_id")))

@@ -5,13 +5,15 @@ Plain functions from rows to rows; ``verify`` puts them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from culm.spark.batches.fields import Bytes
+import numpy as np
+
+from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.records import Records, distinct
 from culm.spark.batches.slices import Shelf, fetched
@@ -82,13 +84,6 @@ class JudgedRow(NamedTuple):
     outcome: bytes
     previous: bytes | None
     made: int | None
-
-    def compared(self) -> tuple[JudgedSegment, Bytes]:
-        """The segment with its verdicts, and what was said of each entry before (``JudgedSegment.said``)."""
-        cells = self.author, self.log, self.summary, self.findings
-        segment = judged(*cells, self.outcome)
-        before = segment.findings.before if self.previous is None else judged(*cells, self.previous).said
-        return segment, before
 
 
 def judged(author: bytes, log: int, summary: bytes, findings: bytes, outcome: bytes) -> JudgedSegment:
@@ -180,12 +175,26 @@ def _collected(packed: Iterable[bytes]) -> list[Pack]:
     return packs
 
 
-def pronounced(rows: Iterable[JudgedRow], *, everything: bool = False) -> Iterator[Batch | CountsRow]:
-    """The verdicts on entries that are new, or that differ from those of the run before; and what each segment has.
+def verdicts(segment: JudgedSegment, entries: Flags, _: Bytes) -> Batch:
+    """The verdicts on some entries of a segment."""
+    return Batch(Verdict, segment.table(entries))
 
-    ``everything``: the verdicts on all entries, whatever was said before.
+
+def pronounced(
+    rows: Iterable[JudgedRow],
+    *,
+    everything: bool = False,
+    told: Callable[[JudgedSegment, Flags, Bytes], Batch] = verdicts,
+) -> Iterator[Batch | CountsRow]:
+    """What is told of entries that are new, or that differ from the run before; and what each segment has.
+
+    ``everything``: all entries, as if they were new. ``told`` makes rows of a segment, of which entries are meant, and
+    of what was said of each before (``JudgedSegment.said``).
     """
     for row in rows:
-        segment, before = row.compared()
-        yield Batch(Verdict, segment.table(slice(None) if everything else segment.changed(before)))
+        cells = row.author, row.log, row.summary, row.findings
+        segment = judged(*cells, row.outcome)
+        before = segment.findings.before if row.previous is None else judged(*cells, row.previous).said
+        before = np.zeros_like(before) if everything else before
+        yield told(segment, segment.changed(before), before)
         yield CountsRow(row.author, row.log, row.low, *segment.counts())

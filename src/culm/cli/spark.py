@@ -139,7 +139,7 @@ def _show_fingerprint(_: argparse.Namespace, made: Any) -> None:  # noqa: ANN401
     print(f"{made.records:,} {made.view}, fingerprint {made.fingerprint}, in {size_text(made.bytes)}")
 
 
-def _show_comparison(arguments: argparse.Namespace, made: Any) -> None:  # noqa: ANN401 - ``job.Comparison``
+def _show_comparison(arguments: argparse.Namespace, made: Any) -> None:  # noqa: ANN401 - ``reconcile.Comparison``
     print(f"{arguments.a} lacks {made.a_lacks:,} {made.view} that {arguments.b} has")
     print(f"{arguments.b} lacks {made.b_lacks:,} {made.view} that {arguments.a} has")
     if made.bytes:
@@ -300,7 +300,7 @@ _JOBS = {
         show=_show_fingerprint,
     ),
     "reconcile": _Job(
-        module="culm.spark.reconciliation.job",
+        module="culm.spark.reconciliation.reconcile",
         options={
             "a": _option("A", "results of culm spark verify, a table of verdicts, a record index"),
             "b": _option("B", "another of these, or negentropy://HOST:PORT"),

@@ -112,22 +112,17 @@ class Folder:
         self.name = str(path)
         if not self._path.parent.is_dir():
             raise ConfigError(f"{self.name}: there is no folder {self._path.parent}")
-        if self._path.exists() and not (self._path.is_dir() and (self._is_ours() or not any(self._path.iterdir()))):
+        there = self._path.is_dir()
+        is_ours = there and (self.mark() or (self._path / CHANGES).is_dir() or not any(self._path.iterdir()))
+        if self._path.exists() and not is_ours:
             raise ConfigError(f"{self.name}: holds something else than a change feed; name another folder")
 
-    def _is_ours(self) -> bool:
-        return bool(self._said().get("mark")) or (self._path / CHANGES).is_dir()
-
-    def _said(self) -> dict[str, object]:
-        try:
-            found = json.loads((self._path / SUMMARY).read_text())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def mark(self, spark: SparkSession) -> str:  # noqa: ARG002 - for tables
+    def mark(self, _: SparkSession | None = None) -> str:
         """The mark in the summary."""
-        return str(self._said().get("mark", ""))
+        try:
+            return str(json.loads((self._path / SUMMARY).read_text())["mark"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return ""
 
     def put(self, spark: SparkSession, given: Delivery) -> None:  # noqa: ARG002 - for tables
         """Add the folders of a batch, each under a hidden name until it is whole, and then the summary."""

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -77,29 +78,32 @@ def follow(
     return given.start(entries, once=once, interval=interval)
 
 
+@dataclass(eq=False)
 class Following:
-    """What a query does with each batch. ``halt`` ends it between two batches."""
+    """What a query does with each batch. ``halt`` ends it between two batches.
 
-    def __init__(
-        self,
-        state: Path,
-        output: Path | None,
-        table: str | None,
-        table_format: str,
-        signatures: str,
-        say: Callable[[str], None],
-    ) -> None:
-        """Raises ``ConfigError`` if the state or the output is something else, before Spark is started."""
+    ``ConfigError`` if the state or the output is something else, before Spark is started.
+    """
+
+    folder: Path
+    output: InitVar[Path | None]
+    table: InitVar[str | None]
+    table_format: InitVar[str]
+    signatures: str
+    say: Callable[[str], None]
+
+    def __post_init__(self, output: Path | None, table: str | None, table_format: str) -> None:
         if (output is None) == (table is None):
             raise ConfigError("name either an output folder (--output) or a table (--table)")
-        self._output: Folder | Tables = Folder(output) if output is not None else Tables(str(table), table_format)
-        self._folder = state.absolute()
-        self._ways = chosen(signatures)
-        self._say = say
-        self._made = Provenance.of("follow", [], {"signatures": signatures, "state": str(state)})
-        self._busy = threading.Lock()
-        self._halted = False
-        State.open(self._folder, self._ways)
+        self._output = Folder(output) if output is not None else Tables(str(table), table_format)
+        self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
+        self.folder = self.folder.absolute()
+        self._busy, self._halted = threading.Lock(), False
+        self.state()
+
+    def state(self) -> State:
+        """The state as it is now."""
+        return State.open(self.folder, chosen(self.signatures))
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -109,11 +113,11 @@ class Following:
         if not entries.isStreaming:
             raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
         rows = entries_of(entries)
-        with self._busy, held(self._folder), one_line_failures():
-            self._deliver(State.open(self._folder, self._ways), entries.sparkSession)
+        with self._busy, held(self.folder), one_line_failures():
+            self._deliver(self.state(), entries.sparkSession)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
         writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
-        return writer.option("checkpointLocation", f"file://{self._folder / CHECKPOINT}").start()
+        return writer.option("checkpointLocation", f"file://{self.folder / CHECKPOINT}").start()
 
     def halt(self) -> None:
         """Wait for the end of the batch that is at work, and let no other begin."""
@@ -123,19 +127,17 @@ class Following:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Verify a batch, unless that was done before, and deliver what has changed."""
-        with self._busy, held(self._folder), stating(self._made):
+        with self._busy, held(self.folder), stating(self._made):
             if self._halted:
                 raise CulmError("halted between two batches")
-            state = State.open(self._folder, self._ways)
-            position = {"query": self._query(), "batch": number}
+            state = self.state()
+            # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
+            query = str(json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"])
+            position = {"query": query, "batch": number}
             if state.position != position:
                 self._add(state, batch, position)
             self._deliver(state, batch.sparkSession)
             fold(state, batch.sparkSession)
-
-    def _query(self) -> str:
-        """The name of the query, by which a batch of a new checkpoint is told from an old one of the same number."""
-        return str(json.loads((self._folder / CHECKPOINT / "metadata").read_text())["id"])
 
     def _add(self, state: State, batch: DataFrame, position: dict[str, Any]) -> None:
         """Verify the entries of a batch on top of the state."""
@@ -167,11 +169,11 @@ class Following:
     def _deliver(self, state: State, spark: SparkSession) -> None:
         if not state.generations:
             return
-        summary = Summary.of(state.totals, self._ways.value)
+        summary = Summary.of(state.totals, self.signatures)
         facts = {**summary.as_dict(), "made": self._made.complete()}
         line = deliver(state, self._output, spark, facts)
         if line is not None:
-            self._say(line)
+            self.say(line)
         forget(state)
 
 
@@ -199,8 +201,8 @@ def run_follow(
 
     ``ConfigError`` if an argument does not fit; ``CulmError`` if a batch fails. The batches before it are kept.
     """
-    say, folder = progress or silent, state.absolute()
-    given = Following(folder, output, table, table_format, signatures, say)
+    say = progress or silent
+    given = Following(state.absolute(), output, table, table_format, signatures, say)
     with running(master or "local[*]", say, SETTINGS) as spark:
         query = given.start(stream(spark, source, dict(options)), once=once, interval=interval)
         with _interrupts() as interrupted:
@@ -213,7 +215,7 @@ def run_follow(
                 say("ended; the same command goes on from here")
             else:
                 query.awaitTermination()
-    known = State.open(folder, chosen(signatures))
+    known = given.state()
     return Summary.of(known.totals or dict.fromkeys((*COUNTED, "forks", "rejects"), 0), signatures)
 
 
@@ -232,21 +234,16 @@ def _interrupts() -> Iterator[threading.Event]:
     Spark's own handler would end the jobs of the batch at work. Signals reach the main thread only.
     """
     interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(one) for one in signals]
 
     def note(*_: object) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    for one in signals:
-        signal.signal(one, note)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
         yield interrupted
     finally:
-        for one, handler in zip(signals, before, strict=True):
+        for one, handler in before.items():
             signal.signal(one, handler)

@@ -9,6 +9,9 @@ Spark may run a task twice, or again after it failed. Every attempt writes a fil
 last by the driver, names the files of the attempts that counted; the others are deleted.
 
 On a cluster, the folder must be under the same path on every machine.
+
+A *view* is the set that is compared: all verified entries, or those whose payload is held. A *record* stands for one
+entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
 """
 
 from __future__ import annotations
@@ -26,15 +29,81 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reconciliation.reconcile import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
+from culm.errors import ConfigError
+from culm.spark.batches.arrays import unsigned
+from culm.spark.batches.payload import HELD
 from culm.spark.runtime.folders import check_output
 from culm.spark.runtime.onspark import OnSpark
+from culm.spark.runtime.output import place_of
 from culm.spark.runtime.running import running, silent
 from culm.spark.runtime.shell import Result, job
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
 from culm.store.recordindex.writer import FileWriter
+
+VIEWS = (View.ENTRIES.value, View.PAYLOADS.value)
+
+# A row has a record if its number is from 1 to 2^64 - 1 and its hash is a YAMF-hash.
+_IS_ENTRY = (
+    "CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615"
+    " AND length(entry_hash) = 66 AND substring(entry_hash, 1, 2) = X'0040'"
+)
+_NO_ENTRY = "a row is not an entry: seqnum must be 1 to 2^64 - 1, and entry_hash a YAMF-hash of 66 bytes"
+
+RECORD_ID = (
+    f"CASE WHEN {_IS_ENTRY} THEN substring(entry_hash, 3, 32) ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
+)
+"""SQL: the record's id (32 bytes). An error if the row is no entry."""
+
+RECORD_AT = f"CASE WHEN {_IS_ENTRY} THEN CAST(CAST(seqnum AS DECIMAL(20,0)) - 9223372036854775809 AS BIGINT) END"
+"""SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower."""
+
+
+_FIRST = "; verify stores and export files first, with culm spark verify, and name its results"
+"""What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""
+
+
+def table_folder(name: str | Path) -> Path:
+    """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
+
+    ``ConfigError`` if there is no such folder, or no Parquet file in it.
+    """
+    path = Path(name).absolute()
+    if not path.is_dir():
+        if path.exists():
+            raise ConfigError(f"{path}: not a folder of Parquet files{_FIRST}")
+        raise ConfigError(f"{path}: there is no such folder")
+    if (path / "verdicts").is_dir():
+        path /= "verdicts"
+    if not any(path.glob("**/*.parquet")):
+        raise ConfigError(f"{path}: no Parquet files are in it{_FIRST}")
+    return path
+
+
+def read_folder(spark: SparkSession, folder: Path) -> DataFrame:
+    """The rows of a folder of Parquet files, with the columns that they have."""
+    return spark.read.parquet(place_of(folder))
+
+
+def view_of(name: str) -> View:
+    """The view of that name; ``ConfigError`` if a table has no such view."""
+    if name not in VIEWS:
+        raise ConfigError(f"the view of a table must be {' or '.join(VIEWS)}, not {name!r}")
+    return View(name)
+
+
+def counted(table: DataFrame, view: View, *columns: str) -> DataFrame:
+    """The rows of a view: the verified ones, if the table has verdicts; for payloads those whose payload is held.
+
+    ``ConfigError`` if the table lacks a column that this needs, or one of ``columns``.
+    """
+    needed = {"seqnum", "entry_hash", *columns, *(["payload"] if view is View.PAYLOADS else [])}
+    if lacking := needed - set(table.columns):
+        raise ConfigError(f"the view {view.value} needs a table with the columns {', '.join(sorted(lacking))}")
+    if "verdict" in table.columns:
+        table = table.where("verdict = 'verified'")
+    return table.where(f"payload = '{HELD}'") if view is View.PAYLOADS else table
 
 
 class File(NamedTuple):
@@ -153,10 +222,7 @@ def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) 
 
 
 def _keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
-    at, identity = batch.column("at"), batch.column("id")
-    keys = np.empty((len(at), 40), np.uint8)
-    numbers = at.to_numpy().view(np.uint64) ^ np.uint64(2**63)
-    keys[:, :8] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-    ids = identity.cast(pa.binary(32))
-    keys[:, 8:] = np.frombuffer(ids.buffers()[1], np.uint8).reshape(-1, 32)[ids.offset : ids.offset + len(ids)]
-    return keys
+    numbers = unsigned(batch.column("at").to_numpy()).astype(">u8").view(np.uint8).reshape(-1, 8)
+    ids = batch.column("id").cast(pa.binary(32))
+    whole = np.frombuffer(ids.buffers()[1], np.uint8).reshape(-1, 32)
+    return np.hstack([numbers, whole[ids.offset : ids.offset + len(ids)]])

@@ -36,7 +36,7 @@ KEY = ("author", "log_id", "seqnum", "entry_hash")
 _MARK = "culm.state"  # the table's property with the mark of the run whose verdicts it has (``State.mark``)
 
 # A part of a table's name: any text in backquotes (a backquote in it is doubled), or what needs none.
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
+_PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 
 # What to do about the errors of Spark that are due to settings or names, by the words that name them in Spark's text.
 # Parquet has no MERGE, because its folders have no commits.
@@ -159,16 +159,9 @@ def exists(spark: SparkSession, table: str) -> bool:
 
 def quoted(table: str) -> str:
     """The name of a table as it stands in SQL, each part in backquotes; ``ConfigError`` if it is not a name."""
-    parts, at = [], 0
-    while found := _PART.match(table, at):
-        parts.append(found[1] or found[2].replace("`", "``"))
-        at = found.end()
-        if table[at : at + 1] != ".":
-            break
-        at += 1
-    if not found or at != len(table):
+    if not re.fullmatch(rf"(?:{_PART})(?:\.(?:{_PART}))*", table):
         raise ConfigError(f"{table!r} is not the name of a table; expected CATALOG.DB.NAME")
-    return ".".join(f"`{part}`" for part in parts)
+    return ".".join(part if part.startswith("`") else f"`{part}`" for part in re.findall(_PART, table))
 
 
 def _check(verdicts: DataFrame, known: tuple[str, ...], given: str, name: str) -> None:

@@ -29,8 +29,8 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -89,6 +89,8 @@ CHECKPOINT = "checkpoint"
 """The folder below a state where a query that follows entries (``culm.spark.following``) notes what it has read."""
 
 _MANIFEST = "manifest.json"
+_FIRST, _LATER = ("signatures", "generations", "totals"), ("mark", "before", "position")
+"""What a manifest says of a state; those of earlier versions have the first part only."""
 
 
 @contextmanager
@@ -104,7 +106,8 @@ def held(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -115,10 +118,8 @@ def held(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not any(folder.iterdir()):  # the run failed before it wrote anything, so do not leave an empty folder
+            with suppress(OSError):  # it is not empty, unless the run failed before it wrote anything
                 folder.rmdir()
-    finally:
-        os.close(descriptor)
 
 
 def _check_parent(folder: Path) -> None:
@@ -165,9 +166,8 @@ class State:
         try:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
-            state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]))
-            state.mark, state.before = str(facts.get("mark", "")), str(facts.get("before", ""))
-            state.position = dict(facts.get("position", {}))
+            later = {name: facts[name] for name in _LATER if name in facts}
+            state = cls(folder, *(facts[name] for name in _FIRST), **later)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
         if of_format != (FORMAT, BLOCK_BITS):
@@ -220,8 +220,8 @@ class State:
         self._save()
 
     def _save(self) -> None:
-        facts: dict[str, Any] = {"format": FORMAT, "block_bits": BLOCK_BITS}
-        facts |= {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("folder", "next_mark")}
+        facts = {"format": FORMAT, "block_bits": BLOCK_BITS}
+        facts |= {name: getattr(self, name) for name in (*_FIRST, *_LATER)}
         replace_text(self.folder / _MANIFEST, json.dumps(facts, indent=2) + "\n")
 
     # -- tables
@@ -229,8 +229,10 @@ class State:
     def index(self, engine: Engine, among: Table[Any] | None = None, *, forked: bool = False) -> Table[IndexRow]:
         """The segments of all logs, of the logs of another table, or of those that are forked."""
         found = engine.load(self._places("index"), IndexRow, "generation")
-        found = found.where("forked_at") if forked else found  # once forked, it is so in all later generations
-        found = found if among is None else found.among(among, LOG)
+        if forked:
+            found = found.where("forked_at")  # once forked, a log is so in all later generations
+        if among is not None:
+            found = found.among(among, LOG)
         (index,) = found.spread(LOG).keep(_latest, IndexRow) if self.generations else (found,)
         return index
 
@@ -258,6 +260,6 @@ class State:
 def _latest(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
     """The rows of each log from the latest index that has the log; they come sorted by log."""
     for _, of_log in groupby(rows, key=attrgetter(*LOG)):
-        of_log_ = list(of_log)
-        newest = max(row.generation or 0 for row in of_log_)
-        yield from (row for row in of_log_ if row.generation == newest)
+        every = list(of_log)
+        newest = max(row.generation or 0 for row in every)
+        yield from (row for row in every if row.generation == newest)

@@ -211,17 +211,12 @@ class Verification:
 
 def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
     """The sums of some columns of a kept table."""
-    found = dict.fromkeys(names, 0)
-    for batch in table.batches(*names):
-        for name in names:
-            found[name] += int(compute.sum(batch.column(name)).as_py() or 0)
-    return found
+    batches = list(table.batches(*names))
+    return {name: sum(int(compute.sum(batch.column(name)).as_py() or 0) for batch in batches) for name in names}
 
 
 def forked_logs(table: Table[Any]) -> int:
     """How many forked logs a kept table with the columns ``author``, ``log`` and ``forked_at`` has."""
-    found: set[tuple[bytes, int]] = set()
-    for batch in table.batches(*LOG, "forked_at"):
-        forked = batch.filter(batch.column("forked_at").is_valid())
-        found.update(zip(*(forked.column(name).to_pylist() for name in LOG), strict=True))
-    return len(found)
+    rows = (batch.filter(batch.column("forked_at").is_valid()) for batch in table.batches(*LOG, "forked_at"))
+    logs = (zip(*(batch.column(name).to_pylist() for name in LOG), strict=True) for batch in rows)
+    return len({log for of_batch in logs for log in of_batch})

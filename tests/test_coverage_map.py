@@ -100,7 +100,7 @@ TESTED_IN = {
     "spark/verification/test_state": "spark.verification.incremental",
     "spark/verification/test_steps": "spark.batches.arrays spark.batches.checks spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
-    " spark.verification.authentic spark.verification.segment spark.verification.segment_summary",
+    " spark.verification.authentic spark.verification.segment",
     "store/test_add": "store.ingest store.logview store.sqlite testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",

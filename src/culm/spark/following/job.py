@@ -40,8 +40,9 @@ from culm.spark.verification.folding import fold
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.job import Summary
+from culm.spark.verification.merge import COUNTED
 from culm.spark.verification.state import CHECKPOINT, State, held
-from culm.spark.verification.steps import BLOCK, COUNTED, pronounced
+from culm.spark.verification.steps import BLOCK, pronounced
 from culm.spark.verification.verify import chosen, entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.

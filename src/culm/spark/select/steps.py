@@ -22,7 +22,7 @@ from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
 from culm.spark.select.requests import Asked, Refused, check
 from culm.spark.verification.merge import Outcome, OutcomeRow
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.segment import Summary
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.spark.verification.verify import Verification, verified

@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.verification.state import IndexRow, State
+from culm.spark.verification.merge import IndexRow
+from culm.spark.verification.state import State
 from culm.spark.verification.steps import SegmentRow, WholeRow
 
 # Generations are folded when there are so many to fold. Fewer would be copied more often; with more of them, each run

@@ -14,14 +14,12 @@ from culm.spark.batches.records import Records
 from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.segment_summary import Summary
-from culm.spark.verification.state import IndexRow, State
+from culm.spark.verification.merge import COUNTED, IndexRow, OutcomeRow
+from culm.spark.verification.segment import Summary
+from culm.spark.verification.state import State
 from culm.spark.verification.steps import (
     BLOCK,
-    COUNTED,
     SEGMENT,
-    CountsRow,
     JudgedRow,
     SegmentRow,
     WholeRow,
@@ -78,14 +76,14 @@ class Increment(Verification):
         changed = self.outcomes.join(stay, SEGMENT, Known).map(_changed, Known)
         return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
 
-    def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
+    def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
         """Write the new index. The counts are not added up anew from all entries.
 
         Those of the touched logs as they were are taken away from the state's, and those as they are now are added.
         """
         made = self.segments.select(IndexRow, made=self._number, generation=self._number)
         parts = made.union(self._stay.select(IndexRow, generation=self._number))
-        parts = parts.union(self.outcomes.select(IndexRow)).union(counts.select(IndexRow))
+        parts = parts.union(self.outcomes.select(IndexRow)).union(counts)
         # Those without ``made`` come first: a new outcome and new counts take the place of those that a segment had.
         (index,) = parts.spread(SEGMENT, ("made",)).keep(_overlaid, IndexRow, at={IndexRow: self._place / "index"})
         totals = {name: self._state.totals.get(name, 0) for name in (*COUNTED, "forks")}

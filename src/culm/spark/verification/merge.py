@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
-from culm.spark.verification.segment_summary import ROOT, Summary
+from culm.spark.verification.segment import ROOT, Summary
 from culm.store.schema import to_sql
 
 _OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many pieces, externals and gaps follow
@@ -134,13 +134,34 @@ def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: 
     return found[::-1]
 
 
-class SummaryRow(NamedTuple):
-    """A segment: its log, its lowest number, its ``Summary``."""
+class IndexRow(NamedTuple):
+    """What is known of a segment beside its entries: how many of them have which verdict, its summary and its outcome.
+
+    The index of a state has these (``state``). ``made`` is the number of the generation whose ``segments`` have the
+    segment, ``generation`` that of the index. Columns are null where a step tells only a part of this, and
+    ``certified`` also in states of earlier versions, which did not count it.
+    """
 
     author: bytes
     log: int
     low: int
-    summary: bytes
+    entries: int | None = None
+    verified: int | None = None
+    unverified: int | None = None
+    invalid: int | None = None
+    payload_mismatches: int | None = None
+    certified: int | None = None
+    block: int | None = None
+    high: int | None = None
+    summary: bytes | None = None
+    outcome: bytes | None = None
+    forked_at: int | None = None
+    made: int | None = None
+    generation: int | None = None
+
+
+COUNTED = ("entries", "verified", "unverified", "invalid", "payload_mismatches", "certified")
+"""The columns of ``IndexRow`` that count entries, in the order of ``JudgedSegment.counts``."""
 
 
 class OutcomeRow(NamedTuple):
@@ -153,10 +174,10 @@ class OutcomeRow(NamedTuple):
     forked_at: int | None
 
 
-def merge_logs(rows: Iterable[SummaryRow]) -> Iterator[OutcomeRow]:
+def merge_logs(rows: Iterable[IndexRow]) -> Iterator[OutcomeRow]:
     """The outcomes of segments, which come sorted by log and ``low``."""
     for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-        segments = [(row.low, Summary.decode(row.summary)) for row in of_log]
+        segments = [(row.low, Summary.decode(row.summary or b"")) for row in of_log]
         outcomes = merge(summary for _, summary in segments)
         for (low, _), outcome in zip(segments, outcomes, strict=True):
             forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None

@@ -36,7 +36,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -45,38 +45,12 @@ from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.merge import OutcomeRow
+from culm.spark.verification.merge import IndexRow, OutcomeRow
 from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, WholeRow, pronounced
 from culm.spark.verification.verdicts import Verdict
 from culm.staging import replace_text
 
 FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
-
-
-class IndexRow(NamedTuple):
-    """A segment of a log in the index: where it is, its summary and outcome, and the counts of its verdicts.
-
-    ``made`` is the number of the generation whose ``segments`` have it, ``generation`` that of the index. Other columns
-    than the key are null where a row holds only a part of what is known (``incremental``); ``certified``
-    also in states of earlier versions, which did not count it.
-    """
-
-    author: bytes
-    log: int
-    block: int | None
-    low: int
-    high: int | None
-    made: int | None
-    summary: bytes | None
-    outcome: bytes | None
-    forked_at: int | None
-    entries: int | None
-    verified: int | None
-    unverified: int | None
-    invalid: int | None
-    payload_mismatches: int | None
-    certified: int | None
-    generation: int | None
 
 
 M = TypeVar("M", JudgedRow, WholeRow)

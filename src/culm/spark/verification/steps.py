@@ -20,9 +20,8 @@ from culm.spark.batches.slices import Shelf, fetched
 from culm.spark.runtime.columns import Batch
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import Outcome
-from culm.spark.verification.segment import segment_of
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.merge import IndexRow, Outcome
+from culm.spark.verification.segment import Summary, segment_of
 from culm.spark.verification.verdicts import Findings, JudgedSegment, Verdict
 from culm.store.schema import from_sql, to_sql
 
@@ -91,23 +90,6 @@ def judged(author: bytes, log: int, summary: bytes, findings: bytes, outcome: by
     found = Findings.decode(fetched(findings))
     return JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
 
-
-class CountsRow(NamedTuple):
-    """How many entries a segment has, by verdict; whose payload is wrong; that are certified."""
-
-    author: bytes
-    log: int
-    low: int
-    entries: int
-    verified: int
-    unverified: int
-    invalid: int
-    payload_mismatches: int
-    certified: int
-
-
-COUNTED = CountsRow._fields[len(SEGMENT) :]
-"""The columns of ``CountsRow`` that count."""
 
 # Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
 # worker's memory when one block comes in very many copies. A smaller value would sort the same entries more often.
@@ -185,7 +167,7 @@ def pronounced(
     *,
     everything: bool = False,
     told: Callable[[JudgedSegment, Flags, Bytes], Batch] = verdicts,
-) -> Iterator[Batch | CountsRow]:
+) -> Iterator[Batch | IndexRow]:
     """What is told of entries that are new, or that differ from the run before; and what each segment has.
 
     ``everything``: all entries, as if they were new. ``told`` makes rows of a segment, of which entries are meant, and
@@ -197,4 +179,4 @@ def pronounced(
         before = segment.findings.before if row.previous is None else judged(*cells, row.previous).said
         before = np.zeros_like(before) if everything else before
         yield told(segment, segment.changed(before), before)
-        yield CountsRow(row.author, row.log, row.low, *segment.counts())
+        yield IndexRow(row.author, row.log, row.low, *segment.counts())

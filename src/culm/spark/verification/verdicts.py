@@ -34,7 +34,7 @@ from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
 from culm.spark.batches.records import Records
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.verification.merge import Outcome
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.segment import Summary
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
@@ -175,11 +175,11 @@ class JudgedSegment:
         changed: Flags = (before != self.said) | (self.verdict != 0)
         return changed
 
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, int, int, int, int, int]:
         """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
         wrong = np.isin(self.findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
-        of_each = np.bincount(self.verdict, minlength=len(VERDICTS))
-        return len(self.findings), *of_each.tolist(), int(wrong.sum()), int(self.certified.sum())
+        verified, unverified, invalid = np.bincount(self.verdict, minlength=len(VERDICTS)).tolist()
+        return len(self.findings), verified, unverified, invalid, int(wrong.sum()), int(self.certified.sum())
 
     # -- the table
 

@@ -42,13 +42,11 @@ from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import OutcomeRow, SummaryRow, merge_logs
+from culm.spark.verification.merge import COUNTED, IndexRow, OutcomeRow, merge_logs
 from culm.spark.verification.steps import (
     BLOCK,
-    COUNTED,
     LOG,
     SEGMENT,
-    CountsRow,
     JudgedRow,
     SegmentRow,
     UnsureRow,
@@ -182,7 +180,7 @@ class Verification:
 
     def settle(self) -> None:
         """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
-        of_logs = self._every(SummaryRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
+        of_logs = self._every(IndexRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
         (self.outcomes,) = of_logs.keep(merge_logs, OutcomeRow)
 
     def _tasks(self, of_bytes: int) -> int | None:
@@ -196,12 +194,12 @@ class Verification:
     def pronounce(self, folder: Path, step: Step = pronounced, table: type[Row] = Verdict) -> dict[str, int]:
         """Write the verdicts into a new folder; the counts of all verdicts, and how many logs are forked.
 
-        ``step`` makes rows of ``table`` of them, and ``CountsRow``.
+        ``step`` makes rows of ``table`` of them, and ``IndexRow``.
         """
-        _, counts = self.judged().keep(step, table, CountsRow, at={table: folder})
+        _, counts = self.judged().keep(step, table, IndexRow, at={table: folder})
         return self._totals(counts)
 
-    def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
+    def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
         return {**sums(counts), "forks": forked_logs(self.outcomes)}
 
     def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:

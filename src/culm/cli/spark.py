@@ -110,7 +110,7 @@ def _show_verdicts(arguments: argparse.Namespace, summary: Any) -> None:  # noqa
         note(f"rejects: what could not be read, and why, is in {place}")
 
 
-def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN401 - ``forks_job.Forks``
+def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN401 - ``job.Forks``
     counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
     _print_counts(arguments, {**counts, "unproved forks": found.unproved} if found.unproved else counts)
     rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in found.first[:_SHOWN]]
@@ -254,7 +254,7 @@ _JOBS = {
         failures=_BAD,
     ),
     "forks": _Job(
-        module="culm.spark.verification.forks_job",
+        module="culm.spark.verification.job",
         function="run_forks",
         options={"inputs": _INPUTS, **_SMALL, **_SIGNATURES},
         show=_show_forks,

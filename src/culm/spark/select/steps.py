@@ -21,7 +21,7 @@ from culm.spark.select.items import Item, chosen
 from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, PageRow, Piece, merged, paged
 from culm.spark.select.requests import Asked, Refused, check
-from culm.spark.verification.merge import Outcome, OutcomeRow
+from culm.spark.verification.merge import IndexRow, Outcome
 from culm.spark.verification.segment import Summary
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.spark.verification.verdicts import Findings, JudgedSegment
@@ -34,7 +34,7 @@ from culm.store.schema import from_sql, to_sql
 _SHARE_PAIRS = 2_000_000
 
 
-Judged = combined("Judged", __name__, SegmentRow, OutcomeRow)
+Judged = combined("Judged", __name__, SegmentRow, IndexRow)
 """A segment with its outcome and its entries."""
 
 

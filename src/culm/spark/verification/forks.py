@@ -33,7 +33,7 @@ from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
-from culm.spark.verification.merge import OutcomeRow
+from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, WholeRow, judged
 from culm.store.schema import from_sql, to_sql
 from culm.wire.places import author_text, log_text
@@ -90,7 +90,7 @@ class Witness(NamedTuple):
     run_to: int | None
 
 
-def forks(segments: Table[Any], outcomes: Table[OutcomeRow]) -> Table[Fork]:
+def forks(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Fork]:
     """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
     forked = segments.join(outcomes.where("forked_at"), SEGMENT, WholeRow)
     return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
@@ -189,7 +189,7 @@ class Stretch(NamedTuple):
     forked_at: int | None
 
 
-def prefixes(segments: Table[SegmentRow], outcomes: Table[OutcomeRow]) -> Table[Prefix]:
+def prefixes(segments: Table[SegmentRow], outcomes: Table[IndexRow]) -> Table[Prefix]:
     """How far each log can be trusted."""
     told = segments.join(outcomes, SEGMENT, JudgedRow).map(stretches, Stretch)
     return told.spread(LOG, ("first",)).map(joined, Prefix)

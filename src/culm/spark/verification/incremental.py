@@ -7,14 +7,14 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.records import Records
 from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import COUNTED, IndexRow, OutcomeRow
+from culm.spark.verification.merge import COUNTED, IndexRow
 from culm.spark.verification.segment import Summary
 from culm.spark.verification.state import State
 from culm.spark.verification.steps import (
@@ -31,17 +31,6 @@ from culm.spark.verification.verify import Verification, forked_logs, sums
 # that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
 # this many on, all segments of a block are merged into one when the block is next added to.
 MOST_SEGMENTS = 8
-
-
-class Known(NamedTuple):
-    """A segment of the state, its outcome, and the one that it had before this run."""
-
-    author: bytes
-    log: int
-    low: int
-    made: int
-    outcome: bytes
-    previous: bytes | None
 
 
 class Increment(Verification):
@@ -62,18 +51,18 @@ class Increment(Verification):
         self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
         if self._state.generations:
             near = packs.select(IndexRow).union(self._live).spread(BLOCK)
-            rule = partial(_overlaps, heads=self._signatures is Signatures.HEADS)
-            again, self._stay = near.keep(rule, Known, IndexRow)
+            rule = partial(_apart, heads=self._signatures is Signatures.HEADS)
+            (self._stay,) = near.keep(rule, IndexRow)
+            again = self._live.without(self._stay, SEGMENT)
             packs = packs.union(self._state.segments(self.engine, again, WholeRow).map(reloaded, PackRow))
         super().take(packs)
 
     def _every(self, table: type[To]) -> Table[To]:
-        return super()._every(table).union(self._stay.select(table))
+        return self.segments.select(table, made=self._number).union(self._stay.select(table))
 
     def judged(self) -> Table[JudgedRow]:
         """The segments that are new, and those that stay but have another outcome than before."""
-        stay = self._stay.select(Known, previous="outcome")
-        changed = self.outcomes.join(stay, SEGMENT, Known).map(_changed, Known)
+        changed = self.outcomes.map(partial(_changed, number=self._number), IndexRow)
         return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
 
     def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
@@ -81,10 +70,8 @@ class Increment(Verification):
 
         Those of the touched logs as they were are taken away from the state's, and those as they are now are added.
         """
-        made = self.segments.select(IndexRow, made=self._number, generation=self._number)
-        parts = made.union(self._stay.select(IndexRow, generation=self._number))
-        parts = parts.union(self.outcomes.select(IndexRow)).union(counts)
-        # Those without ``made`` come first: a new outcome and new counts take the place of those that a segment had.
+        parts = self.outcomes.union(counts).select(IndexRow, generation=self._number, previous=None)
+        # Those without ``made`` come first: new counts take the place of those that a segment had.
         (index,) = parts.spread(SEGMENT, ("made",)).keep(_overlaid, IndexRow, at={IndexRow: self._place / "index"})
         totals = {name: self._state.totals.get(name, 0) for name in (*COUNTED, "forks")}
         for sign, table in ((-1, self._live), (1, index)):
@@ -94,17 +81,17 @@ class Increment(Verification):
             del totals["certified"]  # the state is of an earlier version, which did not count it
         return totals
 
-    def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:
+    def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments of all forked logs that the state knows with this run, and their outcomes."""
         return self._state.with_next().forked(self.engine)
 
 
-def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Known | IndexRow]:
-    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
+def _apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
+    """The segments that no pack of their block overlaps. Rows come sorted by block; those of packs have no ``made``.
 
-    With ``heads`` all segments of a touched block do, because which signatures count depends on the whole block: a new
-    entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the same reason
-    all segments of the log do that have a head with a bad signature.
+    With ``heads`` packs overlap all segments of their block, because which signatures count depends on the whole
+    block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the
+    same reason they overlap all segments of the log that have a head with a bad signature.
     """
     for _, of_block in groupby(rows, key=attrgetter(*BLOCK)):
         every = list(of_block)
@@ -113,9 +100,7 @@ def _overlaps(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[Known | Inde
         for row in old:
             near = row.low <= high and (row.high or 0) >= low
             touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
-            if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
-                yield Known._make((row.author, row.log, row.low, row.made, row.outcome, None))
-            else:
+            if not (touched or (heads and row.summary and Summary.decode(row.summary).unsigned)):
                 yield row
 
 
@@ -127,8 +112,8 @@ def reloaded(rows: Iterable[WholeRow]) -> Iterator[PackRow]:
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 
-def _changed(rows: Iterable[Known]) -> Iterator[Known]:
-    return (row for row in rows if row.outcome != row.previous)
+def _changed(rows: Iterable[IndexRow], *, number: int) -> Iterator[IndexRow]:
+    return (row for row in rows if row.made != number and row.outcome != row.previous)
 
 
 def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:

@@ -138,7 +138,8 @@ class IndexRow(NamedTuple):
     """What is known of a segment beside its entries: how many of them have which verdict, its summary and its outcome.
 
     The index of a state has these (``state``). ``made`` is the number of the generation whose ``segments`` have the
-    segment, ``generation`` that of the index. Columns are null where a step tells only a part of this, and
+    segment, ``generation`` that of the index. ``previous`` is the outcome of the run before. ``forked_at`` is the
+    lowest fork of the log, null if there is none. Columns are null where a step tells only a part of this, and
     ``certified`` also in states of earlier versions, which did not count it.
     """
 
@@ -155,6 +156,7 @@ class IndexRow(NamedTuple):
     high: int | None = None
     summary: bytes | None = None
     outcome: bytes | None = None
+    previous: bytes | None = None
     forked_at: int | None = None
     made: int | None = None
     generation: int | None = None
@@ -164,21 +166,11 @@ COUNTED = ("entries", "verified", "unverified", "invalid", "payload_mismatches",
 """The columns of ``IndexRow`` that count entries, in the order of ``JudgedSegment.counts``."""
 
 
-class OutcomeRow(NamedTuple):
-    """The ``Outcome`` of a segment, and the lowest fork of its log, null if there is none."""
-
-    author: bytes
-    log: int
-    low: int
-    outcome: bytes
-    forked_at: int | None
-
-
-def merge_logs(rows: Iterable[IndexRow]) -> Iterator[OutcomeRow]:
-    """The outcomes of segments, which come sorted by log and ``low``."""
-    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-        segments = [(row.low, Summary.decode(row.summary or b"")) for row in of_log]
-        outcomes = merge(summary for _, summary in segments)
-        for (low, _), outcome in zip(segments, outcomes, strict=True):
+def merge_logs(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """The same rows with their outcomes; they come sorted by log and ``low``, with the outcomes of the run before."""
+    for _, of_log in groupby(rows, key=attrgetter("author", "log")):
+        segments = list(of_log)
+        outcomes = merge(Summary.decode(row.summary or b"") for row in segments)
+        for row, outcome in zip(segments, outcomes, strict=True):
             forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None
-            yield OutcomeRow(author, log, low, outcome.encode(), forked_at)
+            yield row._replace(outcome=outcome.encode(), previous=row.outcome, forked_at=forked_at)

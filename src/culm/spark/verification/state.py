@@ -45,7 +45,7 @@ from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.merge import IndexRow, OutcomeRow
+from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, WholeRow, pronounced
 from culm.spark.verification.verdicts import Verdict
 from culm.staging import replace_text
@@ -221,10 +221,10 @@ class State:
         """All segments with their outcomes."""
         return self.segments(engine, self.index(engine), JudgedRow)
 
-    def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[OutcomeRow]]:
+    def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[IndexRow]]:
         """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""
         live = self.index(engine, forked=True)
-        return self.segments(engine, live, WholeRow), live.select(OutcomeRow)
+        return self.segments(engine, live, WholeRow), live
 
     def verdicts(self, spark: SparkSession) -> DataFrame:
         """The verdicts on all entries, as ``verify`` gives them."""

@@ -42,7 +42,7 @@ from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import COUNTED, IndexRow, OutcomeRow, merge_logs
+from culm.spark.verification.merge import COUNTED, IndexRow, merge_logs
 from culm.spark.verification.steps import (
     BLOCK,
     LOG,
@@ -138,7 +138,7 @@ class Verification:
     """
 
     segments: Table[SegmentRow]
-    outcomes: Table[OutcomeRow]
+    outcomes: Table[IndexRow]
     _at: Mapping[type[Row], Path] = NOWHERE  # the folder of the segments, where they stay
 
     def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
@@ -181,7 +181,7 @@ class Verification:
     def settle(self) -> None:
         """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
         of_logs = self._every(IndexRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
-        (self.outcomes,) = of_logs.keep(merge_logs, OutcomeRow)
+        (self.outcomes,) = of_logs.keep(merge_logs, IndexRow)
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""
@@ -202,7 +202,7 @@ class Verification:
     def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
         return {**sums(counts), "forks": forked_logs(self.outcomes)}
 
-    def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:
+    def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments, with entries, among which are those of all forked logs, and their outcomes."""
         return self.segments, self.outcomes
 

@@ -17,14 +17,7 @@ from culm.spark.verification.gather import PackRow
 from culm.spark.verification.merge import COUNTED, IndexRow
 from culm.spark.verification.segment import Summary
 from culm.spark.verification.state import State
-from culm.spark.verification.steps import (
-    BLOCK,
-    SEGMENT,
-    JudgedRow,
-    SegmentRow,
-    WholeRow,
-    judged,
-)
+from culm.spark.verification.steps import BLOCK, SEGMENT, JudgedRow, SegmentRow, WholeRow, judged
 from culm.spark.verification.verify import Verification, forked_logs, sums
 
 # Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log

@@ -141,7 +141,7 @@ class State:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
             later = {name: facts[name] for name in _LATER if name in facts}
-            state = cls(folder, *(facts[name] for name in _FIRST), **later)
+            state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]), **later)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
         if of_format != (FORMAT, BLOCK_BITS):

@@ -47,13 +47,6 @@ class SegmentRow(NamedTuple):
     packed: bytes | None
 
 
-class UnsureRow(NamedTuple):
-    """A log with a segment that has a head with a bad signature: a higher segment may vouch for it."""
-
-    author: bytes
-    log: int
-
-
 class WholeRow(NamedTuple):
     """A segment with its entries and its outcome, and which generation of a state made it, if one did."""
 
@@ -98,8 +91,8 @@ _WAITING_BYTES = 64 * 1024 * 1024
 
 def segmented(
     rows: Iterable[PackRow], signatures: Signatures, *, keep: bool = False, folder: Path | None = None
-) -> Iterator[SegmentRow | UnsureRow]:
-    """Packs, sorted by block, to segments, and which logs have to pass ``vouched``.
+) -> Iterator[SegmentRow | IndexRow]:
+    """Packs, sorted by block, to segments, and which of them have a head in doubt, so that their logs pass ``vouched``.
 
     ``keep``: with the entries themselves.
 
@@ -110,7 +103,7 @@ def segmented(
             records, summary = segment_of(_collected(row.packed for row in of_block), signatures)
             yield _segment_row(block, records, summary, shelf, keep=keep)
             if summary.unsigned:
-                yield UnsureRow(*block[: len(LOG)])
+                yield IndexRow(block[0], block[1], to_sql(summary.low))
 
 
 def _segment_row(

@@ -90,19 +90,15 @@ class Findings:
     @classmethod
     def of(cls, records: Records) -> Findings:
         """The findings of the entries among some records; payload frames are left out."""
-        pack, decoded = records.pack, records.fields
         rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
         return cls(
-            records.seq[rows],
-            decoded.size[rows],
-            records.digest[rows],
-            records.digests[decoded.payload_hash[rows]],
-            pack.piece[rows],
-            pack.copies[rows],
-            decoded.is_end[rows],
-            records.payload()[rows],
-            pack.signature[rows],
-            pack.before[rows],
+            seq=records.seq[rows],
+            size=records.fields.size[rows],
+            digest=records.digest[rows],
+            payload_hash=records.digests[records.fields.payload_hash[rows]],
+            is_end=records.fields.is_end[rows],
+            payload=records.payload()[rows],
+            **{name: getattr(records.pack, name)[rows] for name in ("piece", "copies", "signature", "before")},
         )
 
 

@@ -43,17 +43,7 @@ from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.merge import COUNTED, IndexRow, merge_logs
-from culm.spark.verification.steps import (
-    BLOCK,
-    LOG,
-    SEGMENT,
-    JudgedRow,
-    SegmentRow,
-    UnsureRow,
-    pronounced,
-    segmented,
-    vouched,
-)
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, pronounced, segmented, vouched
 from culm.spark.verification.verdicts import Verdict
 
 # Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
@@ -166,7 +156,7 @@ class Verification:
         if self._signatures is Signatures.STRICT:
             (self.segments,) = together.keep(step, SegmentRow, at=self._at)
             return
-        self.segments, unsure = together.keep(step, SegmentRow, UnsureRow)
+        self.segments, unsure = together.keep(step, SegmentRow, IndexRow)
         if not unsure.is_empty:  # judge those again whose entries a higher segment of the log may vouch for
             of_logs = self._every(SegmentRow).among(unsure, LOG).spread(LOG, ("-low",))
             (settled,) = of_logs.keep(partial(vouched, folder=shelf), SegmentRow)

@@ -27,6 +27,7 @@ from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.running import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
+from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.folding import fold
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.incremental import Increment
@@ -34,7 +35,7 @@ from culm.spark.verification.job import Summary
 from culm.spark.verification.merge import COUNTED
 from culm.spark.verification.state import CHECKPOINT, State, held
 from culm.spark.verification.steps import BLOCK, pronounced
-from culm.spark.verification.verify import chosen, entries_of, sums
+from culm.spark.verification.verify import entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
 
@@ -95,7 +96,7 @@ class Following:
 
     def state(self) -> State:
         """The state as it is now."""
-        return State.open(self.folder, chosen(self.signatures))
+        return State.open(self.folder, Signatures(self.signatures))
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -142,10 +143,10 @@ class Following:
         size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
         engine, packs = self._engine(work, packed, state, size)
         run = Increment(engine, state, size=size, place=place)
+        run.rejects = rejects
         run.take(packs)
         run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
-        counts["rejects"] = rejects.count() + state.totals.get("rejects", 0)
         rmtree(place / "work", ignore_errors=True)
         state.commit(counts, position)
 

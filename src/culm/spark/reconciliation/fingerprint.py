@@ -154,7 +154,14 @@ def fingerprint(
     mode = {"view": view, "block_records": block_records}
     with job("fingerprint", Path(folder), reads, mode=mode, overwrite=overwrite, progress=None) as run:
         files = _write_files(spark, keys, run.folder, block_records)
-        return run.done(_complete(run.folder, files, of_view, block_records))
+        for path in run.folder.iterdir():  # delete the files of attempts that did not count
+            if path.name not in {file.name for file in files}:
+                path.unlink(missing_ok=True)
+        write_manifest(run.folder, files, of_view, block_records)
+        size = sum(path.stat().st_size for path in run.folder.iterdir())
+        with IndexStorage(run.folder) as index:
+            of_all, records = index.fingerprint(0, len(index)).hex(), len(index)
+        return run.done(Fingerprint(view=view, records=records, fingerprint=of_all, files=len(files), bytes=size))
 
 
 def run(
@@ -178,18 +185,6 @@ def run(
     with running(master, say) as spark:
         say("sorting the records and writing their index")
         return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite, reads=[source])
-
-
-def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int) -> Fingerprint:
-    names = {file.name for file in files}
-    for path in folder.iterdir():  # delete the files of attempts that did not count
-        if path.name not in names:
-            path.unlink(missing_ok=True)
-    write_manifest(folder, files, view, block_records)
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    with IndexStorage(folder) as index:
-        of_all = index.fingerprint(0, len(index)).hex()
-        return Fingerprint(view=view.value, records=len(index), fingerprint=of_all, files=len(files), bytes=size)
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------

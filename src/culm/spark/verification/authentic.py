@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Never
 
 import numpy as np
 
+from culm.errors import ConfigError
 from culm.spark.batches.checks import signed
 from culm.spark.batches.fields import Bytes, Flags, Numbers, Offsets
 from culm.spark.batches.pack import Signature
@@ -26,10 +28,14 @@ from culm.spark.batches.records import Records
 
 
 class Signatures(Enum):
-    """Which signatures are checked; the values are the names on the command line."""
+    """Which signatures are checked; the values are the names on the command line, ``ConfigError`` for others."""
 
     STRICT = "all"
     HEADS = "heads"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise ConfigError(f"signatures must be {' or '.join(way.value for way in cls)}, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

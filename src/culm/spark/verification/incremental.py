@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
@@ -14,7 +15,7 @@ from culm.spark.batches.records import Records
 from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import COUNTED, IndexRow
+from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.segment import Summary
 from culm.spark.verification.state import State
 from culm.spark.verification.steps import BLOCK, SEGMENT, JudgedRow, SegmentRow, WholeRow, judged
@@ -44,7 +45,7 @@ class Increment(Verification):
         self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
         if self._state.generations:
             near = packs.select(IndexRow).union(self._live).spread(BLOCK)
-            rule = partial(_apart, heads=self._signatures is Signatures.HEADS)
+            rule = partial(_apart, heads=self.signatures is Signatures.HEADS)
             (self._stay,) = near.keep(rule, IndexRow)
             again = self._live.without(self._stay, SEGMENT)
             packs = packs.union(self._state.segments(self.engine, again, WholeRow).map(reloaded, PackRow))
@@ -66,13 +67,12 @@ class Increment(Verification):
         parts = self.outcomes.union(counts).select(IndexRow, generation=self._number, previous=None)
         # Those without ``made`` come first: new counts take the place of those that a segment had.
         (index,) = parts.spread(SEGMENT, ("made",)).keep(_overlaid, IndexRow, at={IndexRow: self._place / "index"})
-        totals = {name: self._state.totals.get(name, 0) for name in (*COUNTED, "forks")}
-        for sign, table in ((-1, self._live), (1, index)):
-            for name, value in {**sums(table), "forks": forked_logs(table)}.items():
-                totals[name] += sign * value
+        totals = Counter(self._state.totals)
+        totals.update({**sums(index), "forks": forked_logs(index), "rejects": self.rejects.count()})
+        totals.subtract({**sums(self._live), "forks": forked_logs(self._live)})
         if self._state.generations and "certified" not in self._state.totals:
             del totals["certified"]  # the state is of an earlier version, which did not count it
-        return totals
+        return dict(totals)
 
     def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments of all forked logs that the state knows with this run, and their outcomes."""

@@ -50,7 +50,7 @@ from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
 from culm.spark.verification.verdicts import Verdict
-from culm.spark.verification.verify import Verification, chosen, sums
+from culm.spark.verification.verify import Verification, sums
 from culm.store.files import BundleWriter
 
 _LINES = (
@@ -93,11 +93,9 @@ class Summary(Result):
     @classmethod
     def of(cls, counts: Mapping[str, int], signatures: str) -> Summary:
         """The summary of the counts of a verification (``verify.Verification.pronounce``)."""
+        uncertified = counts["verified"] - counts["certified"] if "certified" in counts else None
         rest = {name: value for name, value in counts.items() if name != "certified"}
-        known = "certified" in counts
-        return cls(
-            **rest, signatures=signatures, uncertified=counts["verified"] - counts["certified"] if known else None
-        )
+        return cls(**rest, signatures=signatures, uncertified=uncertified)
 
     def table(self) -> str:
         """The counts as aligned lines, and what to think of entries that are not certified.
@@ -139,7 +137,7 @@ def run(
     After any error the state is as it was.
     """
     target = Target.of(table, table_format, overwrite=overwrite, merges=state is not None)
-    splits, ways = plan(inputs), chosen(signatures)
+    splits, ways = plan(inputs), Signatures(signatures)
     with ExitStack() as stack:
         mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
         reads: list[str | Path] = [*inputs, *([state] if state else [])]
@@ -157,10 +155,9 @@ def run(
                 if known is None
                 else Increment(engine, known, size=size)
             )
-            rejects = verification.read(run, splits)
+            verification.read(run, splits)
             run.say("writing the verdicts")
             counts = verification.pronounce(run.folder / "verdicts")
-            counts["rejects"] = rejects.count() + (known.totals.get("rejects", 0) if known else 0)
             if with_forks:
                 run.say("writing the proofs of forks")
                 forks(*verification.forked()).kept(run.folder / "forks")
@@ -214,17 +211,17 @@ def run_forks(
 
     Arguments and errors are those of ``run``. Small inputs go without Spark here, too.
     """
-    splits, ways = plan(inputs), chosen(signatures)
+    splits, ways = plan(inputs), Signatures(signatures)
     mode = {"signatures": signatures}
     with job("forks", output, inputs, mode=mode, overwrite=overwrite, progress=progress) as run:
         with run.engine(master, small=is_small(splits)) as engine:
             verification = Verification(engine, ways, keep=True, size=size_of(splits))
-            rejects = verification.read(run, splits)
+            verification.read(run, splits)
             run.say("finding how far each log can be trusted")
             logs = prefixes(*verification.forked()).kept(run.folder / "logs")
             run.say("writing the proofs of forks")
             found = forks(*verification.forked()).kept(run.folder / "forks")
-            counts = {"logs": logs.count(), "forks": found.count(), "rejects": rejects.count()}
+            counts = {"logs": logs.count(), "forks": found.count(), "rejects": verification.rejects.count()}
             counts |= sums(logs, ("entries",))
         run.say("writing the proofs of forks as a file")
         unproved = write_bundle(run.folder / "forks", run.folder / BUNDLE, checked=ways is Signatures.STRICT)

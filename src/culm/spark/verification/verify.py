@@ -26,6 +26,7 @@ twice, and give two answers if inputs change meanwhile; so the engine keeps them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from culm.errors import ConfigError
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Row, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Step, Table, To
+from culm.spark.runtime.engine import Engine, Step, Table, To
 from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
@@ -98,19 +99,10 @@ def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False)
     ``keep``: the segments have their entries, which proofs and selections need.
     """
     engine = OnSpark(entries.sparkSession)
-    found = Verification(engine, chosen(signatures), keep=keep)
+    found = Verification(engine, Signatures(signatures), keep=keep)
     found.take(engine.made(entries_of(entries), gather, PackRow))
     found.settle()
     return found
-
-
-def chosen(signatures: str) -> Signatures:
-    """The way of checking signatures that ``all`` or ``heads`` names; ``ConfigError`` for any other name."""
-    try:
-        return Signatures(signatures)
-    except ValueError:
-        names = " or ".join(way.value for way in Signatures)
-        raise ConfigError(f"signatures must be {names}, not {signatures!r}") from None
 
 
 def entries_of(entries: DataFrame) -> DataFrame:
@@ -120,6 +112,7 @@ def entries_of(entries: DataFrame) -> DataFrame:
     return fitted(entries, types(EntryRow))
 
 
+@dataclass(eq=False)
 class Verification:
     """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
 
@@ -127,33 +120,31 @@ class Verification:
     follows; None leaves that to Spark.
     """
 
-    segments: Table[SegmentRow]
-    outcomes: Table[IndexRow]
-    _at: Mapping[type[Row], Path] = NOWHERE  # the folder of the segments, where they stay
+    engine: Engine
+    signatures: Signatures
+    keep: bool = field(default=False, kw_only=True)
+    size: int | None = field(default=None, kw_only=True)
+    segments: Table[SegmentRow] = field(init=False)
+    outcomes: Table[IndexRow] = field(init=False)
+    rejects: Table[Reject] = field(init=False)
+    _at: Mapping[type[Row], Path] = field(init=False, default_factory=dict)  # the folder of the segments, if they stay
 
-    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
-        self.engine = engine
-        self._signatures = signatures
-        self._keep = keep
-        self._size = size
-
-    def read(self, run: Job, splits: list[Split]) -> Table[Reject]:
+    def read(self, run: Job, splits: list[Split]) -> None:
         """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
         run.say_reading(splits)
         step = partial(gather, folder=self.engine.shelf("packs"))
-        packs, rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
+        packs, self.rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
         self.take(packs)
         self.engine.free("packs")
         run.say("looking for paths and forks, log by log")
         self.settle()
-        return rejects
 
     def take(self, packs: Table[PackRow]) -> None:
         """Make the segments of some packs."""
         shelf = None if self._at else self.engine.shelf("findings")  # files that stay hold all bytes themselves
-        step = partial(segmented, signatures=self._signatures, keep=self._keep, folder=shelf)
-        together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self._signatures]))
-        if self._signatures is Signatures.STRICT:
+        step = partial(segmented, signatures=self.signatures, keep=self.keep, folder=shelf)
+        together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self.signatures]))
+        if self.signatures is Signatures.STRICT:
             (self.segments,) = together.keep(step, SegmentRow, at=self._at)
             return
         self.segments, unsure = together.keep(step, SegmentRow, IndexRow)
@@ -175,7 +166,7 @@ class Verification:
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""
-        return None if self._size is None else min(max(_FEWEST_TASKS, self._size // of_bytes), _MOST_TASKS)
+        return None if self.size is None else min(max(_FEWEST_TASKS, self.size // of_bytes), _MOST_TASKS)
 
     def judged(self) -> Table[JudgedRow]:
         """The segments whose verdicts are new or may have changed."""
@@ -190,7 +181,7 @@ class Verification:
         return self._totals(counts)
 
     def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
-        return {**sums(counts), "forks": forked_logs(self.outcomes)}
+        return {**sums(counts), "forks": forked_logs(self.outcomes), "rejects": self.rejects.count()}
 
     def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments, with entries, among which are those of all forked logs, and their outcomes."""

@@ -45,20 +45,17 @@ from culm.store.recordindex.writer import FileWriter
 VIEWS = (View.ENTRIES.value, View.PAYLOADS.value)
 
 # A row has a record if its number is from 1 to 2^64 - 1 and its hash is a YAMF-hash.
-_IS_ENTRY = (
-    "CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615"
-    " AND length(entry_hash) = 66 AND substring(entry_hash, 1, 2) = X'0040'"
-)
 _NO_ENTRY = "a row is not an entry: seqnum must be 1 to 2^64 - 1, and entry_hash a YAMF-hash of 66 bytes"
-
-RECORD_ID = (
-    f"CASE WHEN {_IS_ENTRY} THEN substring(entry_hash, 3, 32) ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
+_CHECKED = (
+    "CASE WHEN CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615 AND length(entry_hash) = 66"
+    f" AND substring(entry_hash, 1, 2) = X'0040' THEN entry_hash ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
 )
+
+RECORD_ID = f"substring({_CHECKED}, 3, 32)"
 """SQL: the record's id (32 bytes). An error if the row is no entry."""
 
-RECORD_AT = f"CASE WHEN {_IS_ENTRY} THEN CAST(CAST(seqnum AS DECIMAL(20,0)) - 9223372036854775809 AS BIGINT) END"
-"""SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower."""
-
+RECORD_AT = "TRY_CAST(CAST(seqnum AS DECIMAL(20,0)) - 9223372036854775809 AS BIGINT)"
+"""SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower; for rows that have an id."""
 
 _FIRST = "; verify stores and export files first, with culm spark verify, and name its results"
 """What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""

@@ -203,15 +203,10 @@ def run(
         else:
             SparkTable(OnSpark(frame.sparkSession, run.folder / "work"), Difference, frame).kept(target)
         having = [side for batch in read_batches(target, ["side"]) for side in batch.column(0).to_pylist()]
-        return run.done(
-            Comparison(
-                view=of_view.value,
-                a_lacks=having.count("b"),
-                b_lacks=having.count("a"),
-                bytes_read=sum(index.bytes_read for index in known.values()),
-                bytes=sum(file.size for index in known.values() for file in index.manifest.files),
-            )
-        )
+        read = sum(index.bytes_read for index in known.values())
+        size = sum(file.size for index in known.values() for file in index.manifest.files)
+        lacks = {"a_lacks": having.count("b"), "b_lacks": having.count("a")}
+        return run.done(Comparison(view=of_view.value, **lacks, bytes_read=read, bytes=size))
 
 
 def _folder(name: str) -> Path:

@@ -91,7 +91,7 @@ class Selecting:
     """A selection on its way, on either engine. ``verification`` must keep the entries."""
 
     def __init__(self, verification: Verification, requests: Table[Given], at: Mapping[type[Row], Path]) -> None:
-        self._segments = verification.segments.join(verification.outcomes, SEGMENT, Judged)
+        self._segments = verification.outcomes.join(verification.segments, SEGMENT, Judged)
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, BlockRow)
@@ -119,7 +119,7 @@ def _shared(rows: Iterable[Pairs]) -> Iterator[Wanted]:
 def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
-        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        segment = judged(row)
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])

@@ -24,7 +24,7 @@ from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.state import State
-from culm.spark.verification.steps import SegmentRow, WholeRow
+from culm.spark.verification.steps import SegmentRow
 
 # Generations are folded when there are so many to fold. Fewer would be copied more often; with more of them, each run
 # opens more files.
@@ -52,7 +52,7 @@ def fold(state: State, spark: SparkSession | None) -> None:
     index = part.index(engine)
     renumbering = partial(_renumbered, chosen=frozenset(chosen), number=number)
     index.keep(renumbering, IndexRow, at={IndexRow: place / "index"})
-    segments = part.segments(engine, index, WholeRow).select(SegmentRow)
+    segments = part.segments(engine, index, SegmentRow).select(SegmentRow, outcome=None, made=None)
     segments.kept(place / "segments")
     rmtree(place / "work", ignore_errors=True)
     state.replace(chosen, number)

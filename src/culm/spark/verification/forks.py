@@ -34,7 +34,7 @@ from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, WholeRow, judged
+from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.store.schema import from_sql, to_sql
 from culm.wire.places import author_text, log_text
 
@@ -92,15 +92,15 @@ class Witness(NamedTuple):
 
 def forks(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Fork]:
     """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
-    forked = segments.join(outcomes.where("forked_at"), SEGMENT, WholeRow)
+    forked = outcomes.where("forked_at").join(segments, SEGMENT, SegmentRow)
     return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
 
 
-def witnesses(rows: Iterable[WholeRow]) -> Iterator[Witness]:
+def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Witness]:
     """The entries of a segment that may be part of the proof, and its first verified stretch."""
     for row in rows:
-        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
-        records = Records(Pack.decode(fetched(row.packed)))
+        segment = judged(row)
+        records = Records(Pack.decode(fetched(row.packed or b"")))
         of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
         for at in _concerned(records, segment.outcome.forked_at):
             yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(at), None)
@@ -191,14 +191,14 @@ class Stretch(NamedTuple):
 
 def prefixes(segments: Table[SegmentRow], outcomes: Table[IndexRow]) -> Table[Prefix]:
     """How far each log can be trusted."""
-    told = segments.join(outcomes, SEGMENT, JudgedRow).map(stretches, Stretch)
+    told = outcomes.join(segments, SEGMENT, JudgedRow).map(stretches, Stretch)
     return told.spread(LOG, ("first",)).map(joined, Prefix)
 
 
 def stretches(rows: Iterable[JudgedRow]) -> Iterator[Stretch]:
     """What each segment tells."""
     for row in rows:
-        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        segment = judged(row)
         first, last = map(to_sql, segment.stretches[0]) if segment.stretches else (None, None)
         forked_at = to_sql(segment.outcome.forked_at) if segment.outcome.forked_at else None
         newest = to_sql(segment.summary.greatest)

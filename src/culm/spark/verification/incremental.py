@@ -18,7 +18,7 @@ from culm.spark.verification.gather import PackRow
 from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.segment import Summary
 from culm.spark.verification.state import State
-from culm.spark.verification.steps import BLOCK, SEGMENT, JudgedRow, SegmentRow, WholeRow, judged
+from culm.spark.verification.steps import BLOCK, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.spark.verification.verify import Verification, forked_logs, sums
 
 # Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
@@ -48,7 +48,7 @@ class Increment(Verification):
             rule = partial(_apart, heads=self.signatures is Signatures.HEADS)
             (self._stay,) = near.keep(rule, IndexRow)
             again = self._live.without(self._stay, SEGMENT)
-            packs = packs.union(self._state.segments(self.engine, again, WholeRow).map(reloaded, PackRow))
+            packs = packs.union(self._state.segments(self.engine, again, SegmentRow).map(reloaded, PackRow))
         super().take(packs)
 
     def _every(self, table: type[To]) -> Table[To]:
@@ -97,11 +97,11 @@ def _apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
                 yield row
 
 
-def reloaded(rows: Iterable[WholeRow]) -> Iterator[PackRow]:
+def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
     """Segments become packs again. Each entry remembers its verdict, to find what changes."""
     for row in rows:
-        pack = Pack.decode(row.packed)
-        pack.before[Records(pack).is_entry] = judged(row.author, row.log, row.summary, row.findings, row.outcome).said
+        pack = Pack.decode(row.packed or b"")
+        pack.before[Records(pack).is_entry] = judged(row).said
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 

@@ -46,14 +46,14 @@ from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, WholeRow, pronounced
+from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, pronounced
 from culm.spark.verification.verdicts import Verdict
 from culm.staging import replace_text
 
 FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
 
 
-M = TypeVar("M", JudgedRow, WholeRow)
+M = TypeVar("M", JudgedRow, SegmentRow)
 
 
 MADE = (*SEGMENT, "made")
@@ -221,10 +221,10 @@ class State:
         """All segments with their outcomes."""
         return self.segments(engine, self.index(engine), JudgedRow)
 
-    def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[IndexRow]]:
+    def forked(self, engine: Engine) -> tuple[Table[SegmentRow], Table[IndexRow]]:
         """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""
         live = self.index(engine, forked=True)
-        return self.segments(engine, live, WholeRow), live
+        return self.segments(engine, live, SegmentRow), live
 
     def verdicts(self, spark: SparkSession) -> DataFrame:
         """The verdicts on all entries, as ``verify`` gives them."""

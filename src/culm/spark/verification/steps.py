@@ -34,7 +34,8 @@ SEGMENT = (*LOG, "low")
 class SegmentRow(NamedTuple):
     """A segment: where it is, its ``Summary``, its ``Findings``, and its entries if a later step needs them.
 
-    A segment of a state without findings only vouches for others.
+    A segment of a state without findings only vouches for others. ``outcome`` and ``made``, the generation of a state
+    that has the segment, are only there where a step has joined them (``IndexRow``).
     """
 
     author: bytes
@@ -45,25 +46,12 @@ class SegmentRow(NamedTuple):
     summary: bytes
     findings: bytes | None
     packed: bytes | None
-
-
-class WholeRow(NamedTuple):
-    """A segment with its entries and its outcome, and which generation of a state made it, if one did."""
-
-    author: bytes
-    log: int
-    block: int
-    low: int
-    high: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    outcome: bytes
-    made: int | None
+    outcome: bytes | None = None
+    made: int | None = None
 
 
 class JudgedRow(NamedTuple):
-    """The same without its entries, and with the outcome of the run before.
+    """A segment with its outcome, without its entries, and with the outcome of the run before.
 
     ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
     """
@@ -78,10 +66,10 @@ class JudgedRow(NamedTuple):
     made: int | None
 
 
-def judged(author: bytes, log: int, summary: bytes, findings: bytes, outcome: bytes) -> JudgedSegment:
-    """The segment in some cells of a row, with its verdicts."""
-    found = Findings.decode(fetched(findings))
-    return JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
+def judged(row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> JudgedSegment:
+    """The segment in a row with its verdicts, by another outcome if one is given."""
+    found, outcome = Findings.decode(fetched(row.findings or b"")), outcome or row.outcome or b""
+    return JudgedSegment(row.author, from_sql(row.log), found, Summary.decode(row.summary), Outcome.decode(outcome))
 
 
 # Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
@@ -167,9 +155,8 @@ def pronounced(
     of what was said of each before (``JudgedSegment.said``).
     """
     for row in rows:
-        cells = row.author, row.log, row.summary, row.findings
-        segment = judged(*cells, row.outcome)
-        before = segment.findings.before if row.previous is None else judged(*cells, row.previous).said
+        segment = judged(row)
+        before = segment.findings.before if row.previous is None else judged(row, row.previous).said
         before = np.zeros_like(before) if everything else before
         yield told(segment, segment.changed(before), before)
         yield IndexRow(row.author, row.log, row.low, *segment.counts())

@@ -170,7 +170,7 @@ class Verification:
 
     def judged(self) -> Table[JudgedRow]:
         """The segments whose verdicts are new or may have changed."""
-        return self.segments.join(self.outcomes, SEGMENT, JudgedRow)
+        return self.outcomes.join(self.segments, SEGMENT, JudgedRow)
 
     def pronounce(self, folder: Path, step: Step = pronounced, table: type[Row] = Verdict) -> dict[str, int]:
         """Write the verdicts into a new folder; the counts of all verdicts, and how many logs are forked.

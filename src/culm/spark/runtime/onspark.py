@@ -194,7 +194,7 @@ class OnSpark(Engine):
     def _place(self, table: type[Row]) -> Path:
         assert self._work is not None  # noqa: S101 - the caller has looked
         self._work.mkdir(exist_ok=True)
-        return self._work / f"{table.__name__.lower()}-{len(list(self._work.iterdir()))}"
+        return self._work / f"{table.__name__.lower()}-{next(_numbers)}"
 
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
         return SparkTable(self, table, read_table(self.spark, folder, ddl(table)), folder)

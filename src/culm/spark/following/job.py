@@ -28,9 +28,8 @@ from culm.spark.runtime.running import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.folding import fold
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.incremental import Increment
+from culm.spark.verification.incremental import Increment, fold
 from culm.spark.verification.job import Summary
 from culm.spark.verification.merge import COUNTED
 from culm.spark.verification.state import CHECKPOINT, State, held

@@ -189,7 +189,7 @@ class State:
         self._save()
 
     def replace(self, generations: list[int], number: int) -> None:
-        """Make the next generation part of the state, in the place of some that are folded into it (``folding``)."""
+        """Make the next generation part of the state, in the place of some that ``incremental.fold`` folded into it."""
         self.generations = [*(other for other in self.generations if other not in generations), number]
         self._save()
 

@@ -140,17 +140,8 @@ class Folder:
         part.rename(place)
 
 
-class Tables:
+class Tables(lakehouse.Target):
     """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and ``NAME_rejects`` only grow."""
-
-    def __init__(self, name: str, table_format: str) -> None:
-        lakehouse.Target.of(name, table_format, overwrite=False, merges=True)
-        self.name = name
-        self._format = table_format
-
-    def mark(self, spark: SparkSession) -> str:
-        """The mark among the properties of the table."""
-        return lakehouse.mark_of(spark, self.name)
 
     def put(self, spark: SparkSession, given: Delivery) -> None:
         """Append to the feed and the rejects, then merge into the table: three commits, which can all be repeated."""
@@ -161,10 +152,9 @@ class Tables:
             if not is_there or (count_rows(folder) and spark.table(table).where(f"batch = {given.number}").isEmpty()):
                 # Delta cannot append to a table by its path that is not there.
                 mode = "append" if is_there else "error"
-                rows.write.format(self._format).mode(mode).saveAsTable(table)
+                rows.write.format(self.table_format).mode(mode).saveAsTable(table)
         changes = spark.read.parquet(place_of(given.tables[CHANGES]))
-        lakehouse.merge(changes.select(*Verdict._fields), self.name, self._format)
-        lakehouse.set_mark(spark, self.name, given.mark)
+        self.merge(changes.select(*Verdict._fields), given.mark)
 
 
 def deliver(state: State, output: Folder | Tables, spark: SparkSession, facts: Mapping[str, object]) -> str | None:

@@ -67,20 +67,14 @@ def table_folder(name: str | Path) -> Path:
     ``ConfigError`` if there is no such folder, or no Parquet file in it.
     """
     path = Path(name).absolute()
-    if not path.is_dir():
-        if path.exists():
-            raise ConfigError(f"{path}: not a folder of Parquet files{_FIRST}")
+    if not path.exists():
         raise ConfigError(f"{path}: there is no such folder")
     if (path / "verdicts").is_dir():
         path /= "verdicts"
     if not any(path.glob("**/*.parquet")):
-        raise ConfigError(f"{path}: no Parquet files are in it{_FIRST}")
+        what = "no Parquet files are in it" if path.is_dir() else "not a folder of Parquet files"
+        raise ConfigError(f"{path}: {what}{_FIRST}")
     return path
-
-
-def read_folder(spark: SparkSession, folder: Path) -> DataFrame:
-    """The rows of a folder of Parquet files, with the columns that they have."""
-    return spark.read.parquet(place_of(folder))
 
 
 def view_of(name: str) -> View:
@@ -181,7 +175,9 @@ def run(
     check_output(output, overwrite=overwrite, reads=[source])
     with running(master, say) as spark:
         say("sorting the records and writing their index")
-        return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite, reads=[source])
+        return fingerprint(
+            spark, spark.read.parquet(place_of(source)), output, view=view, overwrite=overwrite, reads=[source]
+        )
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------

@@ -25,10 +25,10 @@ from typing import NamedTuple, Self
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, read_folder, table_folder, view_of
+from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, table_folder, view_of
 from culm.spark.runtime.columns import Unsigned, table_of
 from culm.spark.runtime.onspark import OnSpark, SparkTable
-from culm.spark.runtime.output import read_batches, write_here
+from culm.spark.runtime.output import place_of, read_batches, write_here
 from culm.spark.runtime.shell import Result, job
 from culm.store import View
 from culm.store.recordindex import IndexStorage
@@ -173,13 +173,15 @@ def run(
     views, or the output cannot be written.
     """
     with ExitStack() as stack:
-        folders = [_folder(name) for name in ((a, b) if isinstance(b, str) else (a,))]
+        sides = map(Path, (a, b) if isinstance(b, str) else (a,))
+        folders = [side.absolute() if is_index(side) else table_folder(side) for side in sides]
         known = {folder: stack.enter_context(IndexStorage(folder)) for folder in folders if is_index(folder)}
         of_view = _view(known, view)
         mode = {"view": of_view.value}
         run = stack.enter_context(job("reconcile", output, folders, mode=mode, overwrite=overwrite, progress=progress))
-        spark = None if {*folders} == {*known} else stack.enter_context(run.spark(master))
-        tables = {folder: read_folder(spark, folder) for folder in folders if spark is not None and folder not in known}
+        whole = [folder for folder in folders if folder not in known]
+        spark = stack.enter_context(run.spark(master)) if whole else None
+        tables = {} if spark is None else {folder: spark.read.parquet(place_of(folder)) for folder in whole}
         target = run.folder / "differences"
         found: Iterable[Difference] = ()
         frame: DataFrame | None = None
@@ -207,11 +209,6 @@ def run(
         size = sum(file.size for index in known.values() for file in index.manifest.files)
         lacks = {"a_lacks": having.count("b"), "b_lacks": having.count("a")}
         return run.done(Comparison(view=of_view.value, **lacks, bytes_read=read, bytes=size))
-
-
-def _folder(name: str) -> Path:
-    """The folder of an index, or that of a table."""
-    return Path(name).absolute() if is_index(Path(name)) else table_folder(name)
 
 
 def _view(indexes: Mapping[Path, IndexStorage], name: str | None) -> View:

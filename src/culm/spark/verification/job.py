@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from culm.bamboo import ForkProof
-from culm.errors import BadSignature
+from culm.errors import BadSignature, ConfigError
 from culm.spark.reading.inputs import plan
 from culm.spark.runtime.columns import rows
 from culm.spark.runtime.onspark import OnSpark, frame_of
@@ -136,7 +136,9 @@ def run(
     the output cannot be written. ``ConfigError`` if Spark, Java or the master is missing. ``CulmError`` if Spark fails.
     After any error the state is as it was.
     """
-    target = Target.of(table, table_format, overwrite=overwrite, merges=state is not None)
+    if table is None and table_format != "parquet":
+        raise ConfigError(f"{table_format} is the format of a table; name the table, too")
+    target = None if table is None else Target(table, table_format, state is not None, overwrite)
     splits, ways = plan(inputs), Signatures(signatures)
     with ExitStack() as stack:
         mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
@@ -149,7 +151,7 @@ def run(
         size, small = size_of(splits), target is None and is_small(splits)
         with run.engine(master, small=small) as engine:
             if target is not None and isinstance(engine, OnSpark):
-                target.check(engine.spark, known)
+                target.check(engine.spark)
             verification = (
                 Verification(engine, ways, keep=with_forks, size=size)
                 if known is None
@@ -162,8 +164,8 @@ def run(
                 run.say("writing the proofs of forks")
                 forks(*verification.forked()).kept(run.folder / "forks")
             if target is not None and isinstance(engine, OnSpark):
-                run.say(f"writing the table {target.table}")
-                target.put(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
+                run.say(f"writing the table {target.name}")
+                target.write(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
         summary = run.done(Summary.of(counts, signatures))
     if known is not None:
         known.commit(counts)

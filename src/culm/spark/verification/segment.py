@@ -164,7 +164,7 @@ class _Segment:
         self.piece[: len(masks)] = [numbers[mask] for mask in masks]
 
     def _fork(self) -> int:
-        """The lowest number of which different things are said, 0 if there is none."""
+        """The lowest number about which entries say different things, 0 if there is none."""
         links, seq = self._links, self._links.seq
         twice = seq[1:][seq[1:] == seq[:-1]]
         denied = links.target[(links.linked >= 0) & ~links.fits]

@@ -157,6 +157,13 @@ class Tables(lakehouse.Target):
         self.merge(changes.select(*Verdict._fields), given.mark)
 
 
+def output_of(folder: Path | None, table: str | None, table_format: str) -> Folder | Tables:
+    """The output that is named; ``ConfigError`` if both are named or none, or if it cannot be one."""
+    if (folder is None) == (table is None):
+        raise ConfigError("name either an output folder (--output) or a table (--table)")
+    return Folder(folder) if folder is not None else Tables(str(table), table_format)
+
+
 def deliver(state: State, output: Folder | Tables, spark: SparkSession, facts: Mapping[str, object]) -> str | None:
     """Bring an output up to date with a state. A line about the changes that it got; None if it had all.
 

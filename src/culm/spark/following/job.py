@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget
+from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
@@ -66,7 +66,7 @@ def follow(
     ``ConfigError`` if an argument does not fit, if the state or the output holds something else, or if another run is
     at work on the state. Errors in a batch end the query; everything up to the batch before is kept.
     """
-    given = Following(state, output, table, table_format, signatures, progress or silent)
+    given = Following(state, output_of(output, table, table_format), signatures, progress or silent)
     return given.start(entries, once=once, interval=interval)
 
 
@@ -74,20 +74,15 @@ def follow(
 class Following:
     """What a query does with each batch. ``halt`` ends it between two batches.
 
-    ``ConfigError`` if the state or the output is something else, before Spark is started.
+    ``ConfigError`` if the state is something else, before Spark is started.
     """
 
     folder: Path
-    output: InitVar[Path | None]
-    table: InitVar[str | None]
-    table_format: InitVar[str]
+    output: Folder | Tables
     signatures: str
     say: Callable[[str], None]
 
-    def __post_init__(self, output: Path | None, table: str | None, table_format: str) -> None:
-        if (output is None) == (table is None):
-            raise ConfigError("name either an output folder (--output) or a table (--table)")
-        self._output = Folder(output) if output is not None else Tables(str(table), table_format)
+    def __post_init__(self) -> None:
         self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
         self.folder = self.folder.absolute()
         self._busy, self._halted = threading.Lock(), False
@@ -163,7 +158,7 @@ class Following:
             return
         summary = Summary.of(state.totals, self.signatures)
         facts = {**summary.as_dict(), "made": self._made.complete()}
-        line = deliver(state, self._output, spark, facts)
+        line = deliver(state, self.output, spark, facts)
         if line is not None:
             self.say(line)
         forget(state)
@@ -194,7 +189,7 @@ def run_follow(
     ``ConfigError`` if an argument does not fit; ``CulmError`` if a batch fails. The batches before it are kept.
     """
     say = progress or silent
-    given = Following(state.absolute(), output, table, table_format, signatures, say)
+    given = Following(state.absolute(), output_of(output, table, table_format), signatures, say)
     with running(master or "local[*]", say, SETTINGS) as spark:
         query = given.start(stream(spark, source, dict(options)), once=once, interval=interval)
         with _interrupts() as interrupted:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 
 import numpy as np
@@ -64,7 +64,7 @@ class Summary:
 
     With ``HEADS`` only: ``unsigned`` are the entries with a bad signature that a higher segment could vouch for, and
     ``contradicting`` what the segment expects below itself beside ``externals``, other digests of the same numbers.
-    None is for summaries of earlier versions, which did not look for that.
+    Summaries of earlier versions have neither.
     """
 
     low: int
@@ -77,8 +77,8 @@ class Summary:
     exports: list[tuple[int, bytes, bool, int]]
     pieces: list[int]
     risers: list[tuple[int, int, tuple[int, ...]]]
-    unsigned: list[tuple[int, bytes]] | None = None
-    contradicting: list[tuple[int, bytes]] | None = None
+    unsigned: list[tuple[int, bytes]] = field(default_factory=list)
+    contradicting: list[tuple[int, bytes]] = field(default_factory=list)
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
@@ -87,9 +87,8 @@ class Summary:
         parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
         parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
         parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
-        if self.unsigned is not None:
-            unsigned, contradicting = self.unsigned, self.contradicting or []
-            parts += [len(unsigned).to_bytes(4, "little"), _packed(_PAIR, unsigned + contradicting)]
+        if self.unsigned or self.contradicting:
+            parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
         return b"".join(parts)
 
     @classmethod

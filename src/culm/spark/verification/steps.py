@@ -114,12 +114,11 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
             expected: frozenset[tuple[int, bytes]] = frozenset()
             for row in of_log:
                 summary, settled = Summary.decode(row.summary), row
-                if row.packed is not None and (pairs := expected.intersection(summary.unsigned or ())):
-                    records, summary = segment_of(
-                        [Pack.decode(fetched(row.packed))], Signatures.HEADS, frozenset(pairs)
-                    )
+                if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
+                    pack = Pack.decode(fetched(row.packed))
+                    records, summary = segment_of([pack], Signatures.HEADS, frozenset(pairs))
                     settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
-                every = expected.union(summary.externals, summary.contradicting or ())
+                every = expected.union(summary.externals, summary.contradicting)
                 expected = frozenset((number, digest) for number, digest in every if number < summary.low)
                 if row.findings is not None:
                     yield settled
@@ -151,8 +150,8 @@ def pronounced(
 ) -> Iterator[Batch | IndexRow]:
     """What is told of entries that are new, or that differ from the run before; and what each segment has.
 
-    ``everything``: all entries, as if they were new. ``told`` makes rows of a segment, of which entries are meant, and
-    of what was said of each before (``JudgedSegment.said``).
+    ``everything``: all entries, as if they were new. ``told`` makes rows. It takes a segment, a flag for each entry
+    whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
     """
     for row in rows:
         segment = judged(row)

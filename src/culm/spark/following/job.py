@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -190,8 +190,12 @@ def run_follow(
     """
     say = progress or silent
     given = Following(state.absolute(), output_of(output, table, table_format), signatures, say)
+    (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
+    settings = {} if place.is_local else dict(settings_here())
+    settings |= {"columns": ",".join(EntryRow._fields), **dict(options)}
     with running(master or "local[*]", say, SETTINGS) as spark:
-        query = given.start(stream(spark, source, dict(options)), once=once, interval=interval)
+        entries = spark.readStream.format("culm").options(**settings).load(place.uri)
+        query = given.start(entries, once=once, interval=interval)
         with _interrupts() as interrupted:
             while query.isActive and not interrupted.wait(_SECONDS):
                 pass
@@ -204,14 +208,6 @@ def run_follow(
                 query.awaitTermination()
     known = given.state()
     return Summary.of(known.totals or dict.fromkeys((*COUNTED, "forks", "rejects"), 0), signatures)
-
-
-def stream(spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-    """The entries that ``format("culm")`` finds at a source, with the columns that a verification needs."""
-    (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
-    settings = {} if place.is_local else dict(settings_here())
-    given = {"columns": ",".join(EntryRow._fields), **settings, **options}
-    return spark.readStream.format("culm").options(**given).load(place.uri)
 
 
 @contextmanager

@@ -28,11 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culm.bamboo import Entry, ForkProof
+from culm.spark.batches.fields import Offsets
 from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
+from culm.spark.verification.authentic import Links
 from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.store.schema import from_sql, to_sql
@@ -103,26 +105,22 @@ def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Witness]:
         records = Records(Pack.decode(fetched(row.packed or b"")))
         of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
         for at in _concerned(records, segment.outcome.forked_at):
-            yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(at), None)
+            yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(int(at)), None)
         for low, high in segment.stretches[:1]:
             yield Witness(*of_log, to_sql(low), None, to_sql(high))
 
 
-def _concerned(records: Records, position: int) -> Iterator[int]:
+def _concerned(records: Records, position: int) -> Offsets:
     """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
 
     The first one above it proves the fork if the entry of that number ends its log.
     """
-    signature, fields = records.pack.signature, records.fields
-    authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
-    number = np.uint64(position)
-    chosen = records.seq == number
-    chosen |= (fields.backlink >= 0) & (records.seq - np.uint64(1) == number)
-    chosen |= (fields.lipmaalink >= 0) & (fields.target == number)
-    above = (authentic & (records.seq > number)).nonzero()[0]
-    if len(above):
-        chosen[records.seq == records.seq[above[0]]] = True
-    yield from (authentic & chosen).nonzero()[0].tolist()
+    signature = records.pack.signature
+    links = Links.among(records, ((signature == Signature.GOOD) | (signature == Signature.TIED)).nonzero()[0])
+    above = links.seq[links.seq > np.uint64(position)][:1]
+    chosen = np.isin(links.seq, [np.uint64(position), *above])
+    chosen[links.linker[links.target == np.uint64(position)]] = True
+    return links.rows[chosen]
 
 
 def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:

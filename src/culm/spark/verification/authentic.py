@@ -96,6 +96,8 @@ def check(
     while len(heads):
         good = signed(records.pack.data, records.pack.start[heads], records.pack.end[heads])
         signature[heads] = np.where(good, Signature.GOOD, Signature.BAD)
+        if good.all():
+            break
         # What a bad head links to has one voucher less, and becomes a head itself with the last of them.
         first, end = (np.searchsorted(linker, heads[~good], side) for side in ("left", "right"))
         lost = linked[np.concatenate([first[first < end], first[first + 1 < end] + 1])]  # an entry has two links

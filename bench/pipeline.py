@@ -24,7 +24,7 @@ from culm.spark import run as verify
 from culm.spark import session
 from culm.spark.runtime.columns import batches, ddl
 from culm.spark.runtime.shell import SETTINGS
-from culm.spark.verification.forks_job import run_forks
+from culm.spark.verification.job import run_forks
 from culm.testing import build_log
 
 if TYPE_CHECKING:

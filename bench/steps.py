@@ -17,7 +17,7 @@ from bench.pipeline import FOLDER, LOG, SIZES, entries, rate, warm_session
 from culm.ranges import Range
 from culm.spark import run as verify
 from culm.spark.reconciliation.fingerprint import run as fingerprint
-from culm.spark.reconciliation.job import run as reconcile
+from culm.spark.reconciliation.reconcile import run as reconcile
 from culm.spark.report.job import run as report
 from culm.spark.select.job import run_select
 

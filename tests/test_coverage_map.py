@@ -84,12 +84,11 @@ TESTED_IN = {
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
     " spark.plan.split spark.plan.sweep spark.plan.tables",
-    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.reconciliation.job"
-    " spark.batches.records",
+    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.batches.records",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches",
-    "spark/test_select": "spark.reading.payload_places spark.verification.prefixes spark.select.bundles"
+    "spark/test_select": "spark.reading.payload_places spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
     "spark/following/test_query": "spark.following.delivery",
@@ -98,7 +97,7 @@ TESTED_IN = {
     "spark/verification/test_state": "spark.verification.incremental",
     "spark/verification/test_steps": "spark.batches.arrays spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
-    " spark.verification.authentic spark.verification.segment spark.verification.segment_summary",
+    " spark.verification.authentic spark.verification.segment",
     "store/test_add": "store.ingest store.logview store.sqlite testing.builders",
     "store/test_damage": "store.values",
     "store/test_database": "store.opening store.schema",

@@ -110,7 +110,7 @@ def _show_verdicts(arguments: argparse.Namespace, summary: Any) -> None:  # noqa
         note(f"rejects: what could not be read, and why, is in {place}")
 
 
-def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN401 - ``forks_job.Forks``
+def _show_forks(arguments: argparse.Namespace, found: Any) -> None:  # noqa: ANN401 - ``job.Forks``
     counts = {"entries": found.entries, "logs": found.logs, "forked logs": found.forks, "rejects": found.rejects}
     _print_counts(arguments, {**counts, "unproved forks": found.unproved} if found.unproved else counts)
     rows = [(fork.log, fork.position, fork.valid_to, fork.explain()) for fork in found.first[:_SHOWN]]
@@ -139,7 +139,7 @@ def _show_fingerprint(_: argparse.Namespace, made: Any) -> None:  # noqa: ANN401
     print(f"{made.records:,} {made.view}, fingerprint {made.fingerprint}, in {size_text(made.bytes)}")
 
 
-def _show_comparison(arguments: argparse.Namespace, made: Any) -> None:  # noqa: ANN401 - ``job.Comparison``
+def _show_comparison(arguments: argparse.Namespace, made: Any) -> None:  # noqa: ANN401 - ``reconcile.Comparison``
     print(f"{arguments.a} lacks {made.a_lacks:,} {made.view} that {arguments.b} has")
     print(f"{arguments.b} lacks {made.b_lacks:,} {made.view} that {arguments.a} has")
     if made.bytes:
@@ -254,7 +254,7 @@ _JOBS = {
         failures=_BAD,
     ),
     "forks": _Job(
-        module="culm.spark.verification.forks_job",
+        module="culm.spark.verification.job",
         function="run_forks",
         options={"inputs": _INPUTS, **_SMALL, **_SIGNATURES},
         show=_show_forks,
@@ -300,7 +300,7 @@ _JOBS = {
         show=_show_fingerprint,
     ),
     "reconcile": _Job(
-        module="culm.spark.reconciliation.job",
+        module="culm.spark.reconciliation.reconcile",
         options={
             "a": _option("A", "results of culm spark verify, a table of verdicts, a record index"),
             "b": _option("B", "another of these, or negentropy://HOST:PORT"),

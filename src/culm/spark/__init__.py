@@ -20,7 +20,7 @@ once, and gives the same verdicts::
     source                       ``spark.read.format("culm")``
     runtime                      tables, the two engines, sessions, and the shell that every job is wrapped in
 
-A command runs a module named ``job`` or ``*_job``.
+A command runs a module named ``job``, or one of ``reconciliation``.
 Importing this package takes half a second, for it loads Spark and Arrow, or raises a ``ConfigError`` that says how to
 install them. So no other part of Culm imports it before it is needed.
 """

@@ -18,8 +18,8 @@ from culm.negentropy import ArrayStorage
 from culm.node.negentropy.comparison import compare_stores
 from culm.spark.reconciliation.fingerprint import fingerprint
 from culm.spark.reconciliation.fingerprint import run as run_fingerprint
-from culm.spark.reconciliation.job import run as run_reconcile
 from culm.spark.reconciliation.reconcile import Difference, reconcile
+from culm.spark.reconciliation.reconcile import run as run_reconcile
 from culm.spark.runtime.session import one_line_failures
 from culm.store import SQLiteStore, View
 from culm.store.recordindex import IndexStorage

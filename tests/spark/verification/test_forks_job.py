@@ -12,8 +12,9 @@ from culm.bamboo import ForkProof, Identity
 from culm.cli.command import make_parser
 from culm.errors import ConfigError
 from culm.spark.runtime import shell
-from culm.spark.verification import forks_job
-from culm.spark.verification.forks_job import BUNDLE, run_forks
+from culm.spark.verification import job
+from culm.spark.verification.forks import Fork
+from culm.spark.verification.job import BUNDLE, run_forks
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer
 from culm.store.files import BundleWriter
@@ -188,11 +189,9 @@ def test_more_forks_than_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of very many forks the command shows some, and says where all of them are."""
-    fork = forks_job.FoundFork(b"\x01" * 32, 7, 2**64 - 1, "two entries of one number", 1, 2, 2**64 - 2)
-    made = forks_job.Forks(
-        entries=10**6, logs=5000, forks=4000, unproved=3, rejects=0, seconds=1.0, first=(fork,) * 100
-    )
-    monkeypatch.setattr(forks_job, "run_forks", lambda *_, **__: made)
+    fork = Fork(b"\x01" * 32, 7, 2**64 - 1, "two entries of one number", 1, 2, b"", 2**64 - 2)
+    made = job.Forks(entries=10**6, logs=5000, forks=4000, unproved=3, rejects=0, seconds=1.0, first=(fork,) * 100)
+    monkeypatch.setattr(job, "run_forks", lambda *_, **__: made)
     assert 1 == command("in", "--output", tmp_path / "out")
     captured = capsys.readouterr()
     assert 20 == captured.out.count(fork.log)

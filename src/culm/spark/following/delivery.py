@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.batches.arrays import names
-from culm.spark.batches.fields import Bytes
+from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Batch, combined
 from culm.spark.runtime.folders import SUMMARY
@@ -37,8 +37,8 @@ from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.state import State
-from culm.spark.verification.steps import CountsRow, JudgedRow
-from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, Verdict
+from culm.spark.verification.steps import pronounced
+from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, JudgedSegment, Verdict
 from culm.staging import replace_text
 
 NEW, REASON = "new", "reason"
@@ -63,35 +63,21 @@ not their reasons (``verification.verdicts``).
 """
 
 
-def changed(rows: Iterable[JudgedRow], *, everything: bool = False) -> Iterator[Batch | CountsRow]:
-    """``steps.pronounced`` with the columns of ``Change``. ``everything``: all entries, as if they were new."""
-    for row in rows:
-        segment, before = row.compared()
-        before = np.zeros_like(before) if everything else before
-        where = segment.changed(before)
-        yield Batch(Change, _with_before(segment.table(where), segment.said[where], before[where]))
-        yield CountsRow(row.author, row.log, row.low, *segment.counts())
-
-
-def _with_before(verdicts: pa.RecordBatch, said: Bytes, before: Bytes) -> pa.RecordBatch:
+def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
+    """The changes of some entries of a segment, for ``steps.pronounced``."""
+    said, before, verdicts = segment.said[entries], before[entries], segment.table(entries)
     new = before == 0
     now, was = (codes.astype(np.int16) - 1 for codes in (said, np.maximum(before, 1)))
     differs = now ^ was
     kind = np.select([new, *(differs & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
-    columns = (
-        names(KINDS, kind.astype(np.int8)),
-        _unless(new, names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8))),
-        _unless(new, pa.array((was & CERTIFIED) != 0)),
-        _unless(new, names(STATES, (was & PAYLOAD).astype(np.int8))),
+    known = (
+        names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8)),
+        pa.array((was & CERTIFIED) != 0),
+        names(STATES, (was & PAYLOAD).astype(np.int8)),
     )
-    for name, column in zip(Before._fields, columns, strict=True):
-        verdicts = verdicts.append_column(name, column)
-    return verdicts
-
-
-def _unless(rows: Bytes, column: pa.Array) -> pa.Array:
-    """The column, null in some rows."""
-    return compute.if_else(pa.array(rows), pa.scalar(None, column.type), column)
+    told = [compute.if_else(pa.array(new), pa.scalar(None, column.type), column) for column in known]
+    columns = [*verdicts.columns, names(KINDS, kind.astype(np.int8)), *told]
+    return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
 
 
 def replayed(changes: DataFrame) -> DataFrame:
@@ -126,22 +112,17 @@ class Folder:
         self.name = str(path)
         if not self._path.parent.is_dir():
             raise ConfigError(f"{self.name}: there is no folder {self._path.parent}")
-        if self._path.exists() and not (self._path.is_dir() and (self._is_ours() or not any(self._path.iterdir()))):
+        there = self._path.is_dir()
+        is_ours = there and (self.mark() or (self._path / CHANGES).is_dir() or not any(self._path.iterdir()))
+        if self._path.exists() and not is_ours:
             raise ConfigError(f"{self.name}: holds something else than a change feed; name another folder")
 
-    def _is_ours(self) -> bool:
-        return bool(self._said().get("mark")) or (self._path / CHANGES).is_dir()
-
-    def _said(self) -> dict[str, object]:
-        try:
-            found = json.loads((self._path / SUMMARY).read_text())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def mark(self, spark: SparkSession) -> str:  # noqa: ARG002 - for tables
+    def mark(self, _: SparkSession | None = None) -> str:
         """The mark in the summary."""
-        return str(self._said().get("mark", ""))
+        try:
+            return str(json.loads((self._path / SUMMARY).read_text())["mark"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return ""
 
     def put(self, spark: SparkSession, given: Delivery) -> None:  # noqa: ARG002 - for tables
         """Add the folders of a batch, each under a hidden name until it is whole, and then the summary."""
@@ -159,17 +140,8 @@ class Folder:
         part.rename(place)
 
 
-class Tables:
+class Tables(lakehouse.Target):
     """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and ``NAME_rejects`` only grow."""
-
-    def __init__(self, name: str, table_format: str) -> None:
-        lakehouse.Target.of(name, table_format, overwrite=False, merges=True)
-        self.name = name
-        self._format = table_format
-
-    def mark(self, spark: SparkSession) -> str:
-        """The mark among the properties of the table."""
-        return lakehouse.mark_of(spark, self.name)
 
     def put(self, spark: SparkSession, given: Delivery) -> None:
         """Append to the feed and the rejects, then merge into the table: three commits, which can all be repeated."""
@@ -180,10 +152,16 @@ class Tables:
             if not is_there or (count_rows(folder) and spark.table(table).where(f"batch = {given.number}").isEmpty()):
                 # Delta cannot append to a table by its path that is not there.
                 mode = "append" if is_there else "error"
-                rows.write.format(self._format).mode(mode).saveAsTable(table)
+                rows.write.format(self.table_format).mode(mode).saveAsTable(table)
         changes = spark.read.parquet(place_of(given.tables[CHANGES]))
-        lakehouse.merge(changes.select(*Verdict._fields), self.name, self._format)
-        lakehouse.set_mark(spark, self.name, given.mark)
+        self.merge(changes.select(*Verdict._fields), given.mark)
+
+
+def output_of(folder: Path | None, table: str | None, table_format: str) -> Folder | Tables:
+    """The output that is named; ``ConfigError`` if both are named or none, or if it cannot be one."""
+    if (folder is None) == (table is None):
+        raise ConfigError("name either an output folder (--output) or a table (--table)")
+    return Folder(folder) if folder is not None else Tables(str(table), table_format)
 
 
 def deliver(state: State, output: Folder | Tables, spark: SparkSession, facts: Mapping[str, object]) -> str | None:
@@ -195,18 +173,17 @@ def deliver(state: State, output: Folder | Tables, spark: SparkSession, facts: M
     if mark == state.mark or not state.mark:
         return None
     number = _checked(mark, state.mark, output.name)
-    place = state.place(state.generations[-1])
-    changes = place / CHANGES
-    if mark != state.before or not changes.is_dir():
-        changes = place / "everything"
-        rmtree(changes, ignore_errors=True)
-        work = place / "work"
-        step = partial(changed, everything=True)
-        state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: changes})
+    made = state.place(state.generations[-1])
+    place = made / CHANGES
+    if mark != state.before or not place.is_dir():
+        place, work = made / "everything", made / "work"
+        rmtree(place, ignore_errors=True)
+        step = partial(pronounced, everything=True, told=changes)
+        state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
         rmtree(work, ignore_errors=True)
-    tables = {CHANGES: changes, REJECTS: place / REJECTS}
+    tables = {CHANGES: place, REJECTS: made / REJECTS}
     output.put(spark, Delivery(number, state.mark, {n: path for n, path in tables.items() if path.is_dir()}, facts))
-    return _said(state, changes)
+    return _said(state, place)
 
 
 def _said(state: State, changes: Path) -> str:

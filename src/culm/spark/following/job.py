@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -16,16 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import (
-    CHANGES,
-    REJECTS,
-    Change,
-    Folder,
-    Tables,
-    changed,
-    deliver,
-    forget,
-)
+from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
@@ -35,13 +27,14 @@ from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
-from culm.spark.verification.folding import fold
+from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.incremental import Increment
+from culm.spark.verification.incremental import Increment, fold
 from culm.spark.verification.job import Summary
+from culm.spark.verification.merge import COUNTED
 from culm.spark.verification.state import CHECKPOINT, State, held
-from culm.spark.verification.steps import BLOCK, COUNTED
-from culm.spark.verification.verify import chosen, entries_of, sums
+from culm.spark.verification.steps import BLOCK, pronounced
+from culm.spark.verification.verify import entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
 
@@ -73,33 +66,31 @@ def follow(
     ``ConfigError`` if an argument does not fit, if the state or the output holds something else, or if another run is
     at work on the state. Errors in a batch end the query; everything up to the batch before is kept.
     """
-    given = Following(state, output, table, table_format, signatures, progress or silent)
+    given = Following(state, output_of(output, table, table_format), signatures, progress or silent)
     return given.start(entries, once=once, interval=interval)
 
 
+@dataclass(eq=False)
 class Following:
-    """What a query does with each batch. ``halt`` ends it between two batches."""
+    """What a query does with each batch. ``halt`` ends it between two batches.
 
-    def __init__(
-        self,
-        state: Path,
-        output: Path | None,
-        table: str | None,
-        table_format: str,
-        signatures: str,
-        say: Callable[[str], None],
-    ) -> None:
-        """Raises ``ConfigError`` if the state or the output is something else, before Spark is started."""
-        if (output is None) == (table is None):
-            raise ConfigError("name either an output folder (--output) or a table (--table)")
-        self._output: Folder | Tables = Folder(output) if output is not None else Tables(str(table), table_format)
-        self._folder = state.absolute()
-        self._ways = chosen(signatures)
-        self._say = say
-        self._made = Provenance.of("follow", [], {"signatures": signatures, "state": str(state)})
-        self._busy = threading.Lock()
-        self._halted = False
-        State.open(self._folder, self._ways)
+    ``ConfigError`` if the state is something else, before Spark is started.
+    """
+
+    folder: Path
+    output: Folder | Tables
+    signatures: str
+    say: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
+        self.folder = self.folder.absolute()
+        self._busy, self._halted = threading.Lock(), False
+        self.state()
+
+    def state(self) -> State:
+        """The state as it is now."""
+        return State.open(self.folder, Signatures(self.signatures))
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -109,11 +100,11 @@ class Following:
         if not entries.isStreaming:
             raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
         rows = entries_of(entries)
-        with self._busy, held(self._folder), one_line_failures():
-            self._deliver(State.open(self._folder, self._ways), entries.sparkSession)
+        with self._busy, held(self.folder), one_line_failures():
+            self._deliver(self.state(), entries.sparkSession)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
         writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
-        return writer.option("checkpointLocation", f"file://{self._folder / CHECKPOINT}").start()
+        return writer.option("checkpointLocation", f"file://{self.folder / CHECKPOINT}").start()
 
     def halt(self) -> None:
         """Wait for the end of the batch that is at work, and let no other begin."""
@@ -123,19 +114,17 @@ class Following:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Verify a batch, unless that was done before, and deliver what has changed."""
-        with self._busy, held(self._folder), stating(self._made):
+        with self._busy, held(self.folder), stating(self._made):
             if self._halted:
                 raise CulmError("halted between two batches")
-            state = State.open(self._folder, self._ways)
-            position = {"query": self._query(), "batch": number}
+            state = self.state()
+            # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
+            query = str(json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"])
+            position = {"query": query, "batch": number}
             if state.position != position:
                 self._add(state, batch, position)
             self._deliver(state, batch.sparkSession)
             fold(state, batch.sparkSession)
-
-    def _query(self) -> str:
-        """The name of the query, by which a batch of a new checkpoint is told from an old one of the same number."""
-        return str(json.loads((self._folder / CHECKPOINT / "metadata").read_text())["id"])
 
     def _add(self, state: State, batch: DataFrame, position: dict[str, Any]) -> None:
         """Verify the entries of a batch on top of the state."""
@@ -148,10 +137,10 @@ class Following:
         size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
         engine, packs = self._engine(work, packed, state, size)
         run = Increment(engine, state, size=size, place=place)
+        run.rejects = rejects
         run.take(packs)
         run.settle()
-        counts = run.pronounce(place / CHANGES, changed, Change)
-        counts["rejects"] = rejects.count() + state.totals.get("rejects", 0)
+        counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
         rmtree(place / "work", ignore_errors=True)
         state.commit(counts, position)
 
@@ -167,11 +156,11 @@ class Following:
     def _deliver(self, state: State, spark: SparkSession) -> None:
         if not state.generations:
             return
-        summary = Summary.of(state.totals, self._ways.value)
+        summary = Summary.of(state.totals, self.signatures)
         facts = {**summary.as_dict(), "made": self._made.complete()}
-        line = deliver(state, self._output, spark, facts)
+        line = deliver(state, self.output, spark, facts)
         if line is not None:
-            self._say(line)
+            self.say(line)
         forget(state)
 
 
@@ -199,10 +188,14 @@ def run_follow(
 
     ``ConfigError`` if an argument does not fit; ``CulmError`` if a batch fails. The batches before it are kept.
     """
-    say, folder = progress or silent, state.absolute()
-    given = Following(folder, output, table, table_format, signatures, say)
+    say = progress or silent
+    given = Following(state.absolute(), output_of(output, table, table_format), signatures, say)
+    (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
+    settings = {} if place.is_local else dict(settings_here())
+    settings |= {"columns": ",".join(EntryRow._fields), **dict(options)}
     with running(master or "local[*]", say, SETTINGS) as spark:
-        query = given.start(stream(spark, source, dict(options)), once=once, interval=interval)
+        entries = spark.readStream.format("culm").options(**settings).load(place.uri)
+        query = given.start(entries, once=once, interval=interval)
         with _interrupts() as interrupted:
             while query.isActive and not interrupted.wait(_SECONDS):
                 pass
@@ -213,16 +206,8 @@ def run_follow(
                 say("ended; the same command goes on from here")
             else:
                 query.awaitTermination()
-    known = State.open(folder, chosen(signatures))
+    known = given.state()
     return Summary.of(known.totals or dict.fromkeys((*COUNTED, "forks", "rejects"), 0), signatures)
-
-
-def stream(spark: SparkSession, source: str, options: Mapping[str, str]) -> DataFrame:
-    """The entries that ``format("culm")`` finds at a source, with the columns that a verification needs."""
-    (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
-    settings = {} if place.is_local else dict(settings_here())
-    given = {"columns": ",".join(EntryRow._fields), **settings, **options}
-    return spark.readStream.format("culm").options(**given).load(place.uri)
 
 
 @contextmanager
@@ -232,21 +217,16 @@ def _interrupts() -> Iterator[threading.Event]:
     Spark's own handler would end the jobs of the batch at work. Signals reach the main thread only.
     """
     interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(one) for one in signals]
 
     def note(*_: object) -> None:
         interrupted.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    for one in signals:
-        signal.signal(one, note)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
         yield interrupted
     finally:
-        for one, handler in zip(signals, before, strict=True):
+        for one, handler in before.items():
             signal.signal(one, handler)

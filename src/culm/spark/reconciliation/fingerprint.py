@@ -9,6 +9,9 @@ Spark may run a task twice, or again after it failed. Every attempt writes a fil
 last by the driver, names the files of the attempts that counted; the others are deleted.
 
 On a cluster, the folder must be under the same path on every machine.
+
+A *view* is the set that is compared: all verified entries, or those whose payload is held. A *record* stands for one
+entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
 """
 
 from __future__ import annotations
@@ -26,15 +29,72 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reconciliation.reconcile import RECORD_AT, RECORD_ID, counted, read_folder, table_folder, view_of
+from culm.errors import ConfigError
+from culm.spark.batches.arrays import unsigned
+from culm.spark.batches.payload import HELD
 from culm.spark.runtime.folders import check_output
 from culm.spark.runtime.onspark import OnSpark
+from culm.spark.runtime.output import place_of
 from culm.spark.runtime.session import running, silent
 from culm.spark.runtime.shell import Result, job
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
 from culm.store.recordindex.writer import FileWriter
+
+VIEWS = (View.ENTRIES.value, View.PAYLOADS.value)
+
+# A row has a record if its number is from 1 to 2^64 - 1 and its hash is a YAMF-hash.
+_NO_ENTRY = "a row is not an entry: seqnum must be 1 to 2^64 - 1, and entry_hash a YAMF-hash of 66 bytes"
+_CHECKED = (
+    "CASE WHEN CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615 AND length(entry_hash) = 66"
+    f" AND substring(entry_hash, 1, 2) = X'0040' THEN entry_hash ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
+)
+
+RECORD_ID = f"substring({_CHECKED}, 3, 32)"
+"""SQL: the record's id (32 bytes). An error if the row is no entry."""
+
+RECORD_AT = "TRY_CAST(CAST(seqnum AS DECIMAL(20,0)) - 9223372036854775809 AS BIGINT)"
+"""SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower; for rows that have an id."""
+
+_FIRST = "; verify stores and export files first, with culm spark verify, and name its results"
+"""What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""
+
+
+def table_folder(name: str | Path) -> Path:
+    """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
+
+    ``ConfigError`` if there is no such folder, or no Parquet file in it.
+    """
+    path = Path(name).absolute()
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such folder")
+    if (path / "verdicts").is_dir():
+        path /= "verdicts"
+    if not any(path.glob("**/*.parquet")):
+        what = "no Parquet files are in it" if path.is_dir() else "not a folder of Parquet files"
+        raise ConfigError(f"{path}: {what}{_FIRST}")
+    return path
+
+
+def view_of(name: str) -> View:
+    """The view of that name; ``ConfigError`` if a table has no such view."""
+    if name not in VIEWS:
+        raise ConfigError(f"the view of a table must be {' or '.join(VIEWS)}, not {name!r}")
+    return View(name)
+
+
+def counted(table: DataFrame, view: View, *columns: str) -> DataFrame:
+    """The rows of a view: the verified ones, if the table has verdicts; for payloads those whose payload is held.
+
+    ``ConfigError`` if the table lacks a column that this needs, or one of ``columns``.
+    """
+    needed = {"seqnum", "entry_hash", *columns, *(["payload"] if view is View.PAYLOADS else [])}
+    if lacking := needed - set(table.columns):
+        raise ConfigError(f"the view {view.value} needs a table with the columns {', '.join(sorted(lacking))}")
+    if "verdict" in table.columns:
+        table = table.where("verdict = 'verified'")
+    return table.where(f"payload = '{HELD}'") if view is View.PAYLOADS else table
 
 
 class File(NamedTuple):
@@ -85,7 +145,14 @@ def fingerprint(
     mode = {"view": view, "block_records": block_records}
     with job("fingerprint", Path(folder), reads, mode=mode, overwrite=overwrite, progress=None) as run:
         files = _write_files(spark, keys, run.folder, block_records)
-        return run.done(_complete(run.folder, files, of_view, block_records))
+        for path in run.folder.iterdir():  # delete the files of attempts that did not count
+            if path.name not in {file.name for file in files}:
+                path.unlink(missing_ok=True)
+        write_manifest(run.folder, files, of_view, block_records)
+        size = sum(path.stat().st_size for path in run.folder.iterdir())
+        with IndexStorage(run.folder) as index:
+            of_all, records = index.fingerprint(0, len(index)).hex(), len(index)
+        return run.done(Fingerprint(view=view, records=records, fingerprint=of_all, files=len(files), bytes=size))
 
 
 def run(
@@ -108,19 +175,9 @@ def run(
     check_output(output, overwrite=overwrite, reads=[source])
     with running(master, say) as spark:
         say("sorting the records and writing their index")
-        return fingerprint(spark, read_folder(spark, source), output, view=view, overwrite=overwrite, reads=[source])
-
-
-def _complete(folder: Path, files: list[IndexFile], view: View, block_records: int) -> Fingerprint:
-    names = {file.name for file in files}
-    for path in folder.iterdir():  # delete the files of attempts that did not count
-        if path.name not in names:
-            path.unlink(missing_ok=True)
-    write_manifest(folder, files, view, block_records)
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    with IndexStorage(folder) as index:
-        of_all = index.fingerprint(0, len(index)).hex()
-        return Fingerprint(view=view.value, records=len(index), fingerprint=of_all, files=len(files), bytes=size)
+        return fingerprint(
+            spark, spark.read.parquet(place_of(source)), output, view=view, overwrite=overwrite, reads=[source]
+        )
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------
@@ -153,10 +210,7 @@ def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) 
 
 
 def _keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
-    at, identity = batch.column("at"), batch.column("id")
-    keys = np.empty((len(at), 40), np.uint8)
-    numbers = at.to_numpy().view(np.uint64) ^ np.uint64(2**63)
-    keys[:, :8] = numbers.astype(">u8").view(np.uint8).reshape(-1, 8)
-    ids = identity.cast(pa.binary(32))
-    keys[:, 8:] = np.frombuffer(ids.buffers()[1], np.uint8).reshape(-1, 32)[ids.offset : ids.offset + len(ids)]
-    return keys
+    numbers = unsigned(batch.column("at").to_numpy()).astype(">u8").view(np.uint8).reshape(-1, 8)
+    ids = batch.column("id").cast(pa.binary(32))
+    whole = np.frombuffer(ids.buffers()[1], np.uint8).reshape(-1, 32)
+    return np.hstack([numbers, whole[ids.offset : ids.offset + len(ids)]])

@@ -1,19 +1,23 @@
 """Comparing two tables of entries, or tables with record indexes: what either has and the other lacks.
 
+``culm spark reconcile`` writes::
+
+    OUTPUT/differences/    Parquet, rows of ``Difference``
+    OUTPUT/summary.json    the counts
+
 Two tables are compared whole, with one shuffle of both: a group of equal rows that come from one side only is a
 difference. That reads everything, even if a single entry differs.
 
 Record indexes (``fingerprint``) know the sums of the ids in a range. Where two sums are equal, none of
 the range is read, so a comparison reads little more than what differs. It gives ids, not entries. The tables, if they
 are at hand, are then read once to tell which entries the ids stand for.
-
-A *view* is the set that is compared: all verified entries, or those whose payload is held. A *record* stands for one
-entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -21,75 +25,15 @@ from typing import NamedTuple, Self
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.spark.batches.payload import HELD
+from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, table_folder, view_of
 from culm.spark.runtime.columns import Unsigned, table_of
-from culm.spark.runtime.output import place_of
+from culm.spark.runtime.onspark import OnSpark, SparkTable
+from culm.spark.runtime.output import place_of, read_batches, write_here
+from culm.spark.runtime.shell import Result, job
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.compare import compare
-
-VIEWS = (View.ENTRIES.value, View.PAYLOADS.value)
-
-# A row has a record if its number is from 1 to 2^64 - 1 and its hash is a YAMF-hash.
-_IS_ENTRY = (
-    "CAST(seqnum AS DECIMAL(20,0)) BETWEEN 1 AND 18446744073709551615"
-    " AND length(entry_hash) = 66 AND substring(entry_hash, 1, 2) = X'0040'"
-)
-_NO_ENTRY = "a row is not an entry: seqnum must be 1 to 2^64 - 1, and entry_hash a YAMF-hash of 66 bytes"
-
-RECORD_ID = (
-    f"CASE WHEN {_IS_ENTRY} THEN substring(entry_hash, 3, 32) ELSE CAST(raise_error('{_NO_ENTRY}') AS BINARY) END"
-)
-"""SQL: the record's id (32 bytes). An error if the row is no entry."""
-
-RECORD_AT = f"CASE WHEN {_IS_ENTRY} THEN CAST(CAST(seqnum AS DECIMAL(20,0)) - 9223372036854775809 AS BIGINT) END"
-"""SQL: the record's timestamp, the sequence number less one, as a signed long 2^63 lower."""
-
-
-_FIRST = "; verify stores and export files first, with culm spark verify, and name its results"
-"""What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""
-
-
-def table_folder(name: str | Path) -> Path:
-    """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
-
-    ``ConfigError`` if there is no such folder, or no Parquet file in it.
-    """
-    path = Path(name).absolute()
-    if not path.is_dir():
-        if path.exists():
-            raise ConfigError(f"{path}: not a folder of Parquet files{_FIRST}")
-        raise ConfigError(f"{path}: there is no such folder")
-    if (path / "verdicts").is_dir():
-        path /= "verdicts"
-    if not any(path.glob("**/*.parquet")):
-        raise ConfigError(f"{path}: no Parquet files are in it{_FIRST}")
-    return path
-
-
-def read_folder(spark: SparkSession, folder: Path) -> DataFrame:
-    """The rows of a folder of Parquet files, with the columns that they have."""
-    return spark.read.parquet(place_of(folder))
-
-
-def view_of(name: str) -> View:
-    """The view of that name; ``ConfigError`` if a table has no such view."""
-    if name not in VIEWS:
-        raise ConfigError(f"the view of a table must be {' or '.join(VIEWS)}, not {name!r}")
-    return View(name)
-
-
-def counted(table: DataFrame, view: View) -> DataFrame:
-    """The rows of a view: the verified ones, if the table has verdicts; for payloads those whose payload is held.
-
-    ``ConfigError`` if the table lacks a column that this needs.
-    """
-    lacking = {"seqnum", "entry_hash", *(["payload"] if view is View.PAYLOADS else [])} - set(table.columns)
-    if lacking:
-        raise ConfigError(f"the view {view.value} needs a table with the columns {', '.join(sorted(lacking))}")
-    if "verdict" in table.columns:
-        table = table.where("verdict = 'verified'")
-    return table.where(f"payload = '{HELD}'") if view is View.PAYLOADS else table
+from culm.store.recordindex.manifest import is_index
 
 
 class Difference(NamedTuple):
@@ -179,17 +123,97 @@ def named(
 
 
 def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
-    lacking = {"author", "log_id", "seqnum", "entry_hash"} - set(table.columns)
-    if lacking:
-        raise ConfigError(f"a table to compare needs the columns {', '.join(sorted(lacking))}")
-    return (
-        counted(table, view)
-        .selectExpr(
-            "author",
-            "CAST(log_id AS DECIMAL(20,0)) AS log_id",
-            "CAST(seqnum AS DECIMAL(20,0)) AS seqnum",
-            f"{RECORD_ID} AS id",
-            "entry_hash",
-        )
-        .withColumn("side", functions.lit(side))
+    return counted(table, view, "author", "log_id").selectExpr(
+        "author",
+        "CAST(log_id AS DECIMAL(20,0)) AS log_id",
+        "CAST(seqnum AS DECIMAL(20,0)) AS seqnum",
+        f"{RECORD_ID} AS id",
+        "entry_hash",
+        f"'{side}' AS side",
     )
+
+
+# -- the command ----------------------------------------------------------------------------------------------------
+
+Ask = Callable[[IndexStorage], Iterable[Difference]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison(Result):
+    """The summary: how many records either side lacks.
+
+    ``bytes`` is the size of the indexes, ``bytes_read`` how much of it was read; both are 0 if there are none.
+    """
+
+    view: str
+    a_lacks: int
+    b_lacks: int
+    bytes_read: int
+    bytes: int
+
+
+def run(
+    a: str,
+    b: str | Ask,
+    output: Path,
+    *,
+    view: str | None = None,
+    master: str = "local[*]",
+    overwrite: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Compare two sides and write ``output``: ``differences/``, Parquet with rows of ``Difference``.
+
+    A side is a folder: of a table, of the results of ``culm spark verify``, or a record index. ``b`` may also be a
+    function that takes an index and finds its differences with something else, for instance with a peer. Two tables are
+    compared whole. Beside an index or such a function, a table gets an index of its own first. Without any table Spark
+    is not started, and only ids and numbers are known. ``view`` None: that of the indexes, else ``entries``.
+
+    ``ConfigError`` or ``StoreError``, before Spark is started, if a side cannot be read, the indexes are of different
+    views, or the output cannot be written.
+    """
+    with ExitStack() as stack:
+        sides = map(Path, (a, b) if isinstance(b, str) else (a,))
+        folders = [side.absolute() if is_index(side) else table_folder(side) for side in sides]
+        known = {folder: stack.enter_context(IndexStorage(folder)) for folder in folders if is_index(folder)}
+        of_view = _view(known, view)
+        mode = {"view": of_view.value}
+        run = stack.enter_context(job("reconcile", output, folders, mode=mode, overwrite=overwrite, progress=progress))
+        whole = [folder for folder in folders if folder not in known]
+        spark = stack.enter_context(run.spark(master)) if whole else None
+        tables = {} if spark is None else {folder: spark.read.parquet(place_of(folder)) for folder in whole}
+        target = run.folder / "differences"
+        found: Iterable[Difference] = ()
+        frame: DataFrame | None = None
+        if spark is not None and isinstance(b, str) and not known:
+            run.say("comparing the tables")
+            frame = reconcile(spark, *(tables[folder] for folder in folders), view=of_view.value)
+        else:
+            for number, (folder, table) in enumerate(tables.items()):
+                run.say(f"writing the index of {folder}")
+                place = run.folder / "work" / f"index-{number}"
+                place.parent.mkdir(exist_ok=True)
+                fingerprint(table.sparkSession, table, place, view=of_view.value)
+                known[folder] = stack.enter_context(IndexStorage(place))
+            run.say("looking for differences")
+            found = differing(*(known[folder] for folder in folders)) if isinstance(b, str) else b(known[folders[0]])
+            if spark is not None:
+                one, other = [*map(tables.get, folders), None][:2]
+                frame = named(spark, found, one, other, view=of_view.value)
+        if frame is None:
+            write_here(found, {Difference: target})
+        else:
+            SparkTable(OnSpark(frame.sparkSession, run.folder / "work"), Difference, frame).kept(target)
+        having = [side for batch in read_batches(target, ["side"]) for side in batch.column(0).to_pylist()]
+        read = sum(index.bytes_read for index in known.values())
+        size = sum(file.size for index in known.values() for file in index.manifest.files)
+        lacks = {"a_lacks": having.count("b"), "b_lacks": having.count("a")}
+        return run.done(Comparison(view=of_view.value, **lacks, bytes_read=read, bytes=size))
+
+
+def _view(indexes: Mapping[Path, IndexStorage], name: str | None) -> View:
+    chosen = view_of(name or next((index.view.value for index in indexes.values()), "entries"))
+    for folder, index in indexes.items():
+        if index.view is not chosen:
+            raise ConfigError(f"{folder}: an index of the {index.view.value}, not the {chosen.value} that are compared")
+    return chosen

@@ -33,9 +33,9 @@ from culm.spark.select.items import Item, chosen
 from culm.spark.select.places import BEYOND, NOT_HELD, Gap, Missing, merged
 from culm.spark.select.requests import PART, Refused
 from culm.spark.select.steps import Selecting
+from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.verify import Verification
-from culm.spark.verification.verify import chosen as ways_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def run_select(
     ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.run``; this always runs on
     Spark, however small the inputs are.
     """
-    splits, ways = plan(inputs), ways_of(signatures)
+    splits, ways = plan(inputs), Signatures(signatures)
     if not Path(requests).exists():
         raise ConfigError(f"{requests}: there is no such file or folder")
     mode, reads = {"signatures": signatures, "bundles": bundles}, [*inputs, requests]

@@ -21,7 +21,7 @@ from culm.spark.select.items import Item, chosen
 from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
 from culm.spark.select.requests import Asked, Refused, check
-from culm.spark.verification.merge import OutcomeRow
+from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.spark.verification.verify import Verification, verified
 from culm.store.schema import to_sql
@@ -32,7 +32,7 @@ from culm.store.schema import to_sql
 _SHARE_PAIRS = 2_000_000
 
 
-Judged = combined("Judged", __name__, SegmentRow, OutcomeRow)
+Judged = combined("Judged", __name__, SegmentRow, IndexRow)
 """A segment with its outcome and its entries."""
 
 
@@ -78,7 +78,7 @@ class Selecting:
     """A selection on its way, on either engine. ``verification`` must keep the entries."""
 
     def __init__(self, verification: Verification, requests: Table[Given], at: Mapping[type[Row], Path]) -> None:
-        self._segments = verification.segments.join(verification.outcomes, SEGMENT, Judged)
+        self._segments = verification.outcomes.join(verification.segments, SEGMENT, Judged)
         self.asked: Table[Asked]
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, BlockRow)
@@ -103,7 +103,7 @@ class Selecting:
 def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
-        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        segment = judged(row)
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
@@ -114,7 +114,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
 def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
     """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
+        segment = judged(row)
         verified = segment.verdict == 0
         if verified.any():
             verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))

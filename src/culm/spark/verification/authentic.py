@@ -14,107 +14,93 @@ judged a second time. Otherwise a verdict would depend on where the borders of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Never
 
 import numpy as np
 
+from culm.errors import ConfigError
 from culm.spark.batches.fields import Bytes, Flags, Numbers, Offsets, signed
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.records import Records
 
 
 class Signatures(Enum):
-    """Which signatures are checked; the values are the names on the command line."""
+    """Which signatures are checked; the values are the names on the command line, ``ConfigError`` for others."""
 
     STRICT = "all"
     HEADS = "heads"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Never:
+        raise ConfigError(f"signatures must be {' or '.join(way.value for way in cls)}, not {value!r}")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Links:
-    """All links of one kind in a segment of ascending numbers.
+    """Some entries of a segment, and their links to each other: a row for each link, ascending, the backlink first.
 
-    ``row`` is the record linked to, -1 if it is not there; ``fits`` says whether that has the hash that is expected.
+    The entries ascend, too: ``rows`` says where they are among the records, ``seq`` are their numbers. ``linker`` and
+    ``linked`` are places in these; ``linked`` is -1 if no entry has the number ``target``. ``fits`` says whether the
+    entry there has the digest that is ``expected``.
     """
 
+    rows: Offsets
+    seq: Numbers
     linker: Offsets
     target: Numbers
     expected: Bytes
-    row: Offsets
+    linked: Offsets
     fits: Flags
 
     @classmethod
-    def of(cls, records: Records, at: Offsets, target: Numbers) -> Links:
-        """``at``: where in each record the link's hash stands, -1 without one. ``target``: the number linked to."""
-        linker = (at >= 0).nonzero()[0]
-        target = target[linker]
-        expected = records.digests[at[linker]]
-        row = np.searchsorted(records.seq, target)  # below the linker: always a row
-        row = np.where(records.seq[row] == target, row, -1)
-        fits = (row >= 0) & (records.digest[row] == expected).all(axis=1)
-        return cls(linker, target, expected, row, fits)
+    def among(cls, records: Records, rows: Offsets) -> Links:
+        """The links among entries in these rows."""
+        fields, seq = records.fields, records.seq[rows]
+        at = np.column_stack([fields.backlink[rows], fields.lipmaalink[rows]])
+        linker, kind = (at >= 0).nonzero()
+        target = np.column_stack([seq - np.uint64(1), fields.target[rows]])[linker, kind]
+        expected = records.digests[at[linker, kind]]
+        linked = np.searchsorted(seq, target)  # below the linker: always a place
+        held = seq[linked] == target
+        fits = held & (records.digest[rows[linked]] == expected).all(axis=1)
+        others = (held & ~fits).nonzero()[0]
+        if len(others) and (seq[1:] == seq[:-1]).any():  # the link may lead to a further entry of this number
+            place_of = {one.tobytes(): place for place, one in enumerate(records.digest[rows])}
+            found = np.array([place_of.get(expected[link].tobytes(), linked[link]) for link in others])
+            fits[others] = (found != linked[others]) & (seq[found] == target[others])
+            linked[others] = np.where(fits[others], found, linked[others])
+        return cls(rows, seq, linker, target, expected, np.where(held, linked, -1), fits)
 
 
 def check(
-    records: Records, links: Sequence[Links], signatures: Signatures, vouched: frozenset[tuple[int, bytes]]
+    records: Records, links: Links, signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
 ) -> Bytes:
     """The ``Signature`` of each record. Changes nothing.
 
-    ``links``: those of a segment of entries only, one of each number; without, records are looked at one by one.
-    ``vouched``: entries that higher segments vouch for, number and digest.
+    ``links``: those among all entries. ``vouched``: entries that higher segments vouch for, number and digest.
     """
     signature = records.pack.signature.copy()
     signature[~records.is_entry] = Signature.NONE
-    if signatures is Signatures.STRICT:
-        unknown = (signature == Signature.UNKNOWN).nonzero()[0]
-        signature[unknown] = np.where(_signed(records, unknown), Signature.GOOD, Signature.BAD)
-        return signature
-    tied = {
-        row
-        for seq, digest in vouched
-        for row in records.rows_of(seq)
-        if records.digest[row].tobytes() == digest and records.is_entry[row]
-    }
-    if not links or not _tie_at_once(records, links, signature, tied):
-        _tie_downwards(records, signature, tied)
+    vouchers = np.zeros(len(records), np.int64)  # how many entries link to each that are authentic, as far as is known
+    linker = linked = links.rows[:0]
+    if signatures is Signatures.HEADS:
+        signature[(signature == Signature.TIED) | (signature == Signature.BAD)] = Signature.UNKNOWN
+        linker, linked = links.rows[links.linker[links.fits]], links.rows[links.linked[links.fits]]
+        vouchers += np.bincount(linked, minlength=len(records))
+        for seq, digest in vouched:
+            vouchers[[row for row in records.rows_of(seq) if records.digest[row].tobytes() == digest]] += 1
+    heads = ((signature == Signature.UNKNOWN) & (vouchers == 0)).nonzero()[0]
+    while len(heads):
+        good = signed(records.pack.data, records.pack.start[heads], records.pack.end[heads])
+        signature[heads] = np.where(good, Signature.GOOD, Signature.BAD)
+        if good.all():
+            break
+        # What a bad head links to has one voucher less, and becomes a head itself with the last of them.
+        first, end = (np.searchsorted(linker, heads[~good], side) for side in ("left", "right"))
+        lost = linked[np.concatenate([first[first < end], first[first + 1 < end] + 1])]  # an entry has two links
+        np.subtract.at(vouchers, lost, 1)
+        heads = np.unique(lost[(vouchers[lost] == 0) & (signature[lost] == Signature.UNKNOWN)])
+    signature[signature == Signature.UNKNOWN] = Signature.TIED
     return signature
-
-
-def _signed(records: Records, rows: Offsets) -> Flags:
-    return signed(records.pack.data, records.pack.start[rows], records.pack.end[rows])
-
-
-def _tie_at_once(records: Records, links: Sequence[Links], signature: Bytes, tied: set[int]) -> bool:
-    """Check the heads. If all are good, so is all they lead to; if one is bad, return False and change nothing."""
-    linked = np.zeros(len(signature), np.bool_)
-    linked[list(tied)] = True
-    for kind in links:
-        linked[kind.row[kind.fits]] = True
-    heads = (~linked & (signature != Signature.GOOD)).nonzero()[0]
-    if not _signed(records, heads).all():
-        return False
-    signature[linked & (signature != Signature.GOOD)] = Signature.TIED
-    signature[heads] = Signature.GOOD
-    return True
-
-
-def _tie_downwards(records: Records, signature: Bytes, tied: set[int]) -> None:
-    """Do the same for any segment, entry by entry; ``tied`` grows.
-
-    From the last entry down, because only an authentic entry may vouch for others: each entry is settled before the
-    entries it links to are reached.
-    """
-    row_of = {digest.tobytes(): row for row, digest in enumerate(records.digest)}
-    for row in range(len(records) - 1, -1, -1):
-        if not records.is_entry[row]:
-            continue
-        if signature[row] != Signature.GOOD:
-            good = row in tied or _signed(records, np.array([row]))[0]
-            signature[row] = Signature.TIED if row in tied else Signature.GOOD if good else Signature.BAD
-        if signature[row] != Signature.BAD:
-            for target, expected in records.links_of(row):
-                linked = row_of.get(expected)
-                if linked is not None and records.seq[linked] == target:
-                    tied.add(linked)

@@ -1,4 +1,4 @@
-"""Finding the proof of each fork, and how far each forked log can be trusted (docs/specs/bamboo.md, "Forks").
+"""The proof of each fork (docs/specs/bamboo.md, "Forks"), and how far each log can be trusted, forked or not.
 
 The lowest position at which a log contradicts itself is known from its segments (``merge``). The proof is
 two entries that say different things about that position: an entry of that number says it by its own hash, an entry
@@ -7,6 +7,15 @@ that links to it by the hash in the link. If all agree, the entry at the positio
 Many pairs may prove the same fork, and the two entries may lie in segments of different workers. So each segment of a
 forked log sends its *witnesses*, a few entries, to one task. There the pair with the lowest numbers, then the lowest
 bytes, becomes the proof: the same entries give the same proof, however the inputs were divided.
+
+A log can be trusted up to the number below which all its entries are held and verified. The simple way is to collect a
+log's verdicts and count up from entry 1. The log may be larger than a worker, though. So each segment only tells where
+its first stretch of neighbouring verified entries begins and ends. Those pairs of a log meet in one task, in ascending
+order. A stretch that begins right above the prefix found so far makes it longer; any other stretch has a gap below it
+and changes nothing.
+
+For example, from segments that tell 1 to 4095, 4096 to 5000 and 8192 to 9000 the prefix is 1 to 5000. A segment's
+further stretches need not be told: there is a gap within the segment before them.
 """
 
 from __future__ import annotations
@@ -19,14 +28,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from culm.bamboo import Entry, ForkProof
+from culm.spark.batches.fields import Offsets
 from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
-from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import LOG, SEGMENT, judged
+from culm.spark.verification.authentic import Links
+from culm.spark.verification.merge import IndexRow
+from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, judged
 from culm.store.schema import from_sql, to_sql
+from culm.wire.places import author_text, log_text
 
 
 class Fork(NamedTuple):
@@ -53,16 +65,20 @@ class Fork(NamedTuple):
     proof: bytes
     valid_to: Unsigned
 
+    @property
+    def log(self) -> str:
+        """The log as the command line writes it."""
+        return log_text((self.author, self.log_id))
 
-class ForkedRow(NamedTuple):
-    """A segment of a forked log, with its entries (``packed``) and its outcome."""
+    def explain(self) -> str:
+        """One clause that says what contradicts what."""
+        return f"{self.case} (entries {self.first_seq} and {self.second_seq})"
 
-    author: bytes
-    log: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    outcome: bytes
+    def as_dict(self) -> dict[str, int | str]:
+        """The fields by name without the proof, the author in base62."""
+        found = {**self._asdict(), "author": author_text(self.author)}
+        del found["proof"]
+        return found
 
 
 class Witness(NamedTuple):
@@ -76,39 +92,35 @@ class Witness(NamedTuple):
     run_to: int | None
 
 
-def forks(segments: Table[Any], outcomes: Table[OutcomeRow]) -> Table[Fork]:
+def forks(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Fork]:
     """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
-    forked = segments.join(outcomes.where("forked_at"), SEGMENT, ForkedRow)
+    forked = outcomes.where("forked_at").join(segments, SEGMENT, SegmentRow)
     return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
 
 
-def witnesses(rows: Iterable[ForkedRow]) -> Iterator[Witness]:
+def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Witness]:
     """The entries of a segment that may be part of the proof, and its first verified stretch."""
     for row in rows:
-        segment = judged(row.author, row.log, row.summary, row.findings, row.outcome)
-        records = Records(Pack.decode(fetched(row.packed)))
+        segment = judged(row)
+        records = Records(Pack.decode(fetched(row.packed or b"")))
         of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
         for at in _concerned(records, segment.outcome.forked_at):
-            yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(at), None)
-        if (stretch := segment.first_stretch()) is not None:
-            yield Witness(*of_log, to_sql(stretch[0]), None, to_sql(stretch[1]))
+            yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(int(at)), None)
+        for low, high in segment.stretches[:1]:
+            yield Witness(*of_log, to_sql(low), None, to_sql(high))
 
 
-def _concerned(records: Records, position: int) -> Iterator[int]:
+def _concerned(records: Records, position: int) -> Offsets:
     """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
 
     The first one above it proves the fork if the entry of that number ends its log.
     """
-    signature, fields = records.pack.signature, records.fields
-    authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
-    number = np.uint64(position)
-    chosen = records.seq == number
-    chosen |= (fields.backlink >= 0) & (records.seq - np.uint64(1) == number)
-    chosen |= (fields.lipmaalink >= 0) & (fields.target == number)
-    above = (authentic & (records.seq > number)).nonzero()[0]
-    if len(above):
-        chosen[records.seq == records.seq[above[0]]] = True
-    yield from (authentic & chosen).nonzero()[0].tolist()
+    signature = records.pack.signature
+    links = Links.among(records, ((signature == Signature.GOOD) | (signature == Signature.TIED)).nonzero()[0])
+    above = links.seq[links.seq > np.uint64(position)][:1]
+    chosen = np.isin(links.seq, [np.uint64(position), *above])
+    chosen[links.linker[links.target == np.uint64(position)]] = True
+    return links.rows[chosen]
 
 
 def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:
@@ -137,3 +149,67 @@ def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:
             raise AssertionError("no two entries prove the fork that the segments found")
         numbers = proof.first.seq, proof.second.seq
         yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)
+
+
+# -- how far each log can be trusted --------------------------------------------------------------------------------
+
+
+class Prefix(NamedTuple):
+    """How far a log is held and verified, forked or not: a row of ``prefixes``.
+
+    =========  =============  =======================================================================================
+    author     BINARY         32 bytes
+    log_id     DECIMAL(20,0)
+    entries    BIGINT         distinct entries, those with a bad signature included
+    newest     DECIMAL(20,0)  the greatest number of an entry with a good signature; 0 if there is none
+    valid_to   DECIMAL(20,0)  entries 1 to here are all held and verified; 0 if entry 1 is not
+    forked_at  DECIMAL(20,0)  the lowest position of a fork; null if there is none
+    =========  =============  =======================================================================================
+    """
+
+    author: bytes
+    log_id: Unsigned
+    entries: int
+    newest: Unsigned
+    valid_to: Unsigned
+    forked_at: Unsigned | None
+
+
+class Stretch(NamedTuple):
+    """Of a segment: its first verified stretch (null if there is none), its greatest authentic number, its entries."""
+
+    author: bytes
+    log: int
+    first: int | None
+    last: int | None
+    newest: int
+    entries: int
+    forked_at: int | None
+
+
+def prefixes(segments: Table[SegmentRow], outcomes: Table[IndexRow]) -> Table[Prefix]:
+    """How far each log can be trusted."""
+    told = outcomes.join(segments, SEGMENT, JudgedRow).map(stretches, Stretch)
+    return told.spread(LOG, ("first",)).map(joined, Prefix)
+
+
+def stretches(rows: Iterable[JudgedRow]) -> Iterator[Stretch]:
+    """What each segment tells."""
+    for row in rows:
+        segment = judged(row)
+        first, last = map(to_sql, segment.stretches[0]) if segment.stretches else (None, None)
+        forked_at = to_sql(segment.outcome.forked_at) if segment.outcome.forked_at else None
+        newest = to_sql(segment.summary.greatest)
+        yield Stretch(row.author, row.log, first, last, newest, len(segment.findings), forked_at)
+
+
+def joined(rows: Iterable[Stretch]) -> Iterator[Prefix]:
+    """The prefix of each log, from stretches that come sorted by log and ``first``."""
+    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
+        told, valid_to = list(of_log), 0
+        for row in told:
+            if row.first is not None and row.last is not None and from_sql(row.first) == valid_to + 1:
+                valid_to = from_sql(row.last)
+        newest, forked_at = max(from_sql(row.newest) for row in told), told[-1].forked_at
+        forked = None if forked_at is None else from_sql(forked_at)
+        yield Prefix(author, from_sql(log), sum(row.entries for row in told), newest, valid_to, forked)

@@ -7,6 +7,7 @@ sorting; rows in any other order are sorted first, because many small packs woul
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +23,11 @@ from culm.spark.batches.fields import Fields, Offsets, why_not
 from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.spark.batches.slices import Shelf
+from culm.spark.reading.found import EntryRow
+from culm.spark.runtime.columns import rows
 from culm.store.schema import to_sql
 
 Key = tuple[bytes, int, int]  # author, log id, block
-Unread = tuple[str | None, int | None, bytes | None, bytes | None, str | None]  # of ``_rows``
 
 
 class PackRow(NamedTuple):
@@ -82,39 +84,37 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
     payload = _ranks(table.column("payload_state"))
     fields, order = _ordered(table.column("encoded"))
     authors, starts = fields.authors(), _starts(fields)
-    packs: dict[Key, list[Pack]] = {}
-    spans: dict[Key, list[int]] = {}
+    packs: dict[Key, list[tuple[int, int, Pack]]] = defaultdict(list)  # with their lowest and highest numbers
     for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(fields)], strict=True):
         if not fields.good[low]:
             continue
         seq = fields.seq[low:high]
         key = authors[low].tobytes(), int(fields.log_id[low]), block_of(int(seq[0]))
         pack = Pack.of_new(fields.data, fields.start[low:high], fields.end[low:high], payload[order[low:high]])
-        packs.setdefault(key, []).append(pack)
-        spans.setdefault(key, []).extend((int(seq.min()), int(seq.max())))
+        packs[key].append((int(seq.min()), int(seq.max()), pack))
     bad = order[~fields.good]
-    for source, offset, data, frame, reason in _rows(table, bad) if len(bad) else ():
+    for row in rows(EntryRow, table.take(pa.array(bad)).to_batches()) if len(bad) else ():
         try:
-            found = _frame_of(data, frame, reason)
+            found = _frame_of(row)
         except EncodingError as error:
-            yield Reject(source, offset, str(error))
+            yield Reject(row.source, row.offset, str(error))
             continue
         key = (found.author, found.log_id, block_of(found.seq))
-        packs.setdefault(key, []).append(Pack.of_record(found.encode(), rank(ABSENT)))
-        spans.setdefault(key, []).append(found.seq)
+        packs[key].append((found.seq, found.seq, Pack.of_record(found.encode(), rank(ABSENT))))
     for (author, log_id, block), parts in packs.items():
-        span = spans[author, log_id, block]
-        cell = shelf.put(Pack.joined(parts).parts())
-        yield PackRow(author, to_sql(log_id), block, to_sql(min(span)), to_sql(max(span)), cell)
+        lows, highs, of_block = zip(*parts, strict=True)
+        cell = shelf.put(Pack.joined(of_block).parts())
+        yield PackRow(author, to_sql(log_id), block, to_sql(min(lows)), to_sql(max(highs)), cell)
 
 
-def _frame_of(data: bytes | None, frame: bytes | None, reason: str | None) -> PayloadFrame:
+def _frame_of(row: EntryRow) -> PayloadFrame:
     """The payload frame in a row that is not an entry; ``EncodingError`` with the reason if the row is a reject."""
-    if reason is None and data is not None:
-        reason = why_not(data)
-    if reason is None and frame is not None:
+    reason = row.reason
+    if reason is None and row.encoded is not None:
+        reason = why_not(row.encoded)
+    if reason is None and row.payload_frame is not None:
         try:
-            return PayloadFrame.decode(frame)
+            return PayloadFrame.decode(row.payload_frame)
         except EncodingError as error:
             reason = f"not an entry: {error}"
     raise EncodingError(reason or "a row without an entry")
@@ -152,9 +152,3 @@ def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:
         wrong = known.filter(compute.is_null(ranks))[0].as_py()
         raise ConfigError(f"the column payload_state has {wrong!r}; the states are {', '.join(STATES)}")
     return np.asarray(ranks.combine_chunks()).astype(np.int8)
-
-
-def _rows(table: pa.Table, rows: Offsets) -> Iterator[Unread]:
-    names = ("source", "offset", "encoded", "payload_frame", "reason")
-    some = table.select(names).take(pa.array(rows))
-    yield from zip(*(some.column(name).to_pylist() for name in names), strict=True)

@@ -1,11 +1,20 @@
-"""The whole verification, from paths to a folder of results: what ``culm spark verify`` runs.
+"""The whole verification, from paths to a folder of results: what ``culm spark verify`` and ``culm spark forks`` run.
 
 ::
 
     OUTPUT/verdicts/       Parquet: a row for each distinct entry (columns: ``verify``)
     OUTPUT/rejects/        Parquet: source, offset, reason of what could not be read
-    OUTPUT/forks/          Parquet: the proof of each fork (columns: ``forks``), if that is asked for
+    OUTPUT/forks/          Parquet: each forked log with its proof (``forks.Fork``), if that is asked for
     OUTPUT/summary.json    the counts
+
+``culm spark forks`` takes the same steps, but writes no verdicts, and the proofs twice: as a table for queries, and as
+a bundle that nodes take::
+
+    OUTPUT/forks/          as above
+    OUTPUT/forks.bundle    the proofs as a file that ``culm import`` takes
+    OUTPUT/logs/           Parquet: how far each log can be trusted (``forks.Prefix``)
+    OUTPUT/rejects/        as above
+    OUTPUT/summary.json    the counts, and the first forks
 
 Between the stages stand tables on disk, in a folder ``work`` that is removed at the end. Spark could keep them in
 memory or make them again when they are needed, but not here. Rejects and verdicts both come from the segments. If
@@ -23,17 +32,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from heapq import nsmallest
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
+from culm.bamboo import ForkProof
+from culm.errors import BadSignature, ConfigError
 from culm.spark.reading.inputs import plan
+from culm.spark.runtime.columns import rows
 from culm.spark.runtime.onspark import OnSpark, frame_of
+from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.shell import Result, is_small, job, size_of
-from culm.spark.verification.forks import forks
+from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.forks import Fork, forks, prefixes
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
 from culm.spark.verification.verdicts import Verdict
-from culm.spark.verification.verify import Verification, chosen
+from culm.spark.verification.verify import Verification, sums
+from culm.store.files import BundleWriter
 
 _LINES = (
     ("entries", "entries"),
@@ -75,11 +93,9 @@ class Summary(Result):
     @classmethod
     def of(cls, counts: Mapping[str, int], signatures: str) -> Summary:
         """The summary of the counts of a verification (``verify.Verification.pronounce``)."""
+        uncertified = counts["verified"] - counts["certified"] if "certified" in counts else None
         rest = {name: value for name, value in counts.items() if name != "certified"}
-        known = "certified" in counts
-        return cls(
-            **rest, signatures=signatures, uncertified=counts["verified"] - counts["certified"] if known else None
-        )
+        return cls(**rest, signatures=signatures, uncertified=uncertified)
 
     def table(self) -> str:
         """The counts as aligned lines, and what to think of entries that are not certified.
@@ -120,8 +136,10 @@ def run(
     the output cannot be written. ``ConfigError`` if Spark, Java or the master is missing. ``CulmError`` if Spark fails.
     After any error the state is as it was.
     """
-    target = Target.of(table, table_format, overwrite=overwrite, merges=state is not None)
-    splits, ways = plan(inputs), chosen(signatures)
+    if table is None and table_format != "parquet":
+        raise ConfigError(f"{table_format} is the format of a table; name the table, too")
+    target = None if table is None else Target(table, table_format, state is not None, overwrite)
+    splits, ways = plan(inputs), Signatures(signatures)
     with ExitStack() as stack:
         mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
         reads: list[str | Path] = [*inputs, *([state] if state else [])]
@@ -133,23 +151,103 @@ def run(
         size, small = size_of(splits), target is None and is_small(splits)
         with run.engine(master, small=small) as engine:
             if target is not None and isinstance(engine, OnSpark):
-                target.check(engine.spark, known)
+                target.check(engine.spark)
             verification = (
                 Verification(engine, ways, keep=with_forks, size=size)
                 if known is None
                 else Increment(engine, known, size=size)
             )
-            rejects = verification.read(run, splits)
+            verification.read(run, splits)
             run.say("writing the verdicts")
             counts = verification.pronounce(run.folder / "verdicts")
-            counts["rejects"] = rejects.count() + (known.totals.get("rejects", 0) if known else 0)
             if with_forks:
                 run.say("writing the proofs of forks")
                 forks(*verification.forked()).kept(run.folder / "forks")
             if target is not None and isinstance(engine, OnSpark):
-                run.say(f"writing the table {target.table}")
-                target.put(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
+                run.say(f"writing the table {target.name}")
+                target.write(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
         summary = run.done(Summary.of(counts, signatures))
     if known is not None:
         known.commit(counts)
     return summary
+
+
+# -- forks ----------------------------------------------------------------------------------------------------------
+
+BUNDLE = "forks.bundle"
+MOST_SHOWN = 100
+"""Forks in ``summary.json`` and in what ``--json`` prints; the table has all. Inputs may have very many of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forks(Result):
+    """The summary: distinct entries, logs, and how many of the logs are forked.
+
+    ``unproved`` forks are not in the bundle, because an entry of their proof has no good signature of its own (with
+    ``signatures="heads"`` only). ``rejects`` counts what could not be read. ``first``: the first forks by author and
+    log, at most ``MOST_SHOWN``.
+    """
+
+    entries: int
+    logs: int
+    forks: int
+    unproved: int
+    rejects: int
+    first: tuple[Fork, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counts by name, and ``first`` as dictionaries."""
+        return {**Result.as_dict(self), "first": [fork.as_dict() for fork in self.first]}
+
+
+def run_forks(
+    inputs: Sequence[str],
+    output: Path,
+    *,
+    master: str | None = None,
+    overwrite: bool = False,
+    signatures: str = "all",
+    progress: Callable[[str], None] | None = None,
+) -> Forks:
+    """Find the forks in stores, export files and tables of entries, and write the folder ``output``: all, or none.
+
+    Arguments and errors are those of ``run``. Small inputs go without Spark here, too.
+    """
+    splits, ways = plan(inputs), Signatures(signatures)
+    mode = {"signatures": signatures}
+    with job("forks", output, inputs, mode=mode, overwrite=overwrite, progress=progress) as run:
+        with run.engine(master, small=is_small(splits)) as engine:
+            verification = Verification(engine, ways, keep=True, size=size_of(splits))
+            verification.read(run, splits)
+            run.say("finding how far each log can be trusted")
+            logs = prefixes(*verification.forked()).kept(run.folder / "logs")
+            run.say("writing the proofs of forks")
+            found = forks(*verification.forked()).kept(run.folder / "forks")
+            counts = {"logs": logs.count(), "forks": found.count(), "rejects": verification.rejects.count()}
+            counts |= sums(logs, ("entries",))
+        run.say("writing the proofs of forks as a file")
+        unproved = write_bundle(run.folder / "forks", run.folder / BUNDLE, checked=ways is Signatures.STRICT)
+        every = rows(Fork, read_batches(run.folder / "forks", Fork._fields))
+        first = tuple(nsmallest(MOST_SHOWN, every, key=attrgetter("author", "log_id")))
+        return run.done(Forks(**counts, unproved=unproved, first=first))
+
+
+def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
+    """Write the proofs in a table of forks as a bundle; returns how many were left out because of a bad signature.
+
+    ``checked``: all signatures were checked before, so none is checked here. Otherwise each proof is checked as a node
+    would check it, because the bundle is made for nodes.
+    """
+    left_out = 0
+    with file.open("wb") as stream:
+        bundle = BundleWriter(stream)
+        for row in rows(Fork, read_batches(table, Fork._fields)):
+            proof = ForkProof.decode(row.proof)
+            try:
+                if not checked:
+                    proof.check()
+                bundle.proof(proof)
+            except BadSignature:
+                left_out += 1
+        bundle.close()
+    return left_out

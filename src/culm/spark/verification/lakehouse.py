@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -36,7 +36,7 @@ KEY = ("author", "log_id", "seqnum", "entry_hash")
 _MARK = "culm.state"  # the table's property with the mark of the run whose verdicts it has (``State.mark``)
 
 # A part of a table's name: any text in backquotes (a backquote in it is doubled), or what needs none.
-_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
+_PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 
 # What to do about the errors of Spark that are due to settings or names, by the words that name them in Spark's text.
 # Parquet has no MERGE, because its folders have no commits.
@@ -61,8 +61,9 @@ def write(verdicts: DataFrame, table: str, table_format: str = "delta", mode: st
     keep the version before) or ``append``. ``ConfigError`` if an argument is none of these, if a column of ``KEY`` is
     missing, or if the session cannot write such a table. Runs the verification, if ``verdicts`` is a plan so far.
     """
-    _check(verdicts, FORMATS, table_format, "table_format")
-    _check(verdicts, MODES, mode, "mode")
+    _one_of(FORMATS, table_format, "table_format")
+    _one_of(MODES, mode, "mode")
+    _check(verdicts)
     name = quoted(table)
     with _explained(table):
         verdicts.write.format(table_format).mode(mode).saveAsTable(name)
@@ -74,7 +75,8 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
     ``changes`` has at most one row for each entry. Rows of other entries stay as they are. ``table_format`` is only for
     a table that is made. ``ConfigError`` if the table's format has no MERGE, as Parquet; else as for ``write``.
     """
-    _check(changes, FORMATS, table_format, "table_format")
+    _one_of(FORMATS, table_format, "table_format")
+    _check(changes)
     if not exists(changes.sparkSession, table):
         write(changes, table, table_format)
         return
@@ -87,59 +89,54 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
         ).collect()
 
 
-class Target(NamedTuple):
-    """The table that a run writes besides its folder. A run with a state merges; others need ``overwrite``."""
+@dataclass(frozen=True)
+class Target:
+    """A table that verdicts go to: merged into it, or written, which needs ``overwrite`` if the table is there.
 
-    table: str
+    ``ConfigError`` for what no session could write.
+    """
+
+    name: str
     table_format: str
-    overwrite: bool
+    merges: bool = True
+    overwrite: bool = False
 
-    @classmethod
-    def of(cls, table: str | None, table_format: str, *, overwrite: bool, merges: bool) -> Target | None:
-        """The table that a run is asked for, if any. ``ConfigError`` for what no session could write."""
-        if table_format not in FORMATS:
-            raise ConfigError(f"the format of a table must be one of {', '.join(FORMATS)}, not {table_format!r}")
-        if table is None:
-            if table_format == "parquet":
-                return None
-            raise ConfigError(f"{table_format} is the format of a table; name the table, too")
-        quoted(table)
-        if merges and table_format == "parquet":
-            raise ConfigError(f"{table}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
-        return cls(table, table_format, overwrite)
+    def __post_init__(self) -> None:
+        _one_of(FORMATS, self.table_format, "the format of a table")
+        quoted(self.name)
+        if self.merges and self.table_format == "parquet":
+            raise ConfigError(f"{self.name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
 
-    def check(self, spark: SparkSession, known: State | None) -> None:
+    def check(self, spark: SparkSession) -> None:
         """Raise ``ConfigError`` if rows of the table would have to be replaced, before a run works for an hour."""
-        if known is None and not self.overwrite and exists(spark, self.table):
-            raise ConfigError(f"{self.table}: is there already; --overwrite replaces its rows, --state merges into it")
+        if not self.merges and not self.overwrite and exists(spark, self.name):
+            raise ConfigError(f"{self.name}: is there already; --overwrite replaces its rows, --state merges into it")
 
-    def put(self, verdicts: DataFrame, known: State | None) -> None:
+    def write(self, verdicts: DataFrame, known: State | None) -> None:
         """Write the verdicts of a run, or merge them if the run has a state.
 
         ``known`` is the state before the run is committed. A table that has not all of its verdicts, because a run
         went by without it, first gets all of them.
         """
         if known is None:
-            write(verdicts, self.table, self.table_format, "overwrite" if self.overwrite else "error")
+            write(verdicts, self.name, self.table_format, "overwrite" if self.overwrite else "error")
             return
         spark = verdicts.sparkSession
-        if known.generations and (not known.mark or mark_of(spark, self.table) != known.mark):
-            merge(known.verdicts(spark), self.table, self.table_format)
-        merge(verdicts, self.table, self.table_format)
-        set_mark(spark, self.table, known.next_mark)
+        if known.generations and (not known.mark or self.mark(spark) != known.mark):
+            merge(known.verdicts(spark), self.name, self.table_format)
+        self.merge(verdicts, known.next_mark)
 
+    def merge(self, verdicts: DataFrame, mark: str) -> None:
+        """Merge the verdicts of a run, then note at the table which run that was (``State.mark``)."""
+        merge(verdicts, self.name, self.table_format)
+        verdicts.sparkSession.sql(f"ALTER TABLE {quoted(self.name)} SET TBLPROPERTIES ('{_MARK}' = '{mark}')")
 
-def set_mark(spark: SparkSession, table: str, mark: str) -> None:
-    """Note at a table which run's verdicts it has (``State.mark``)."""
-    spark.sql(f"ALTER TABLE {quoted(table)} SET TBLPROPERTIES ('{_MARK}' = '{mark}')")
-
-
-def mark_of(spark: SparkSession, table: str) -> str:
-    """The mark of a table; "" if it has none, or is not there."""
-    if not exists(spark, table):
-        return ""
-    found = spark.sql(f"SHOW TBLPROPERTIES {quoted(table)}").collect()
-    return next((str(row.value) for row in found if row.key == _MARK), "")
+    def mark(self, spark: SparkSession) -> str:
+        """The mark of the last run whose verdicts the table has; "" if it has none, or is not there."""
+        if not exists(spark, self.name):
+            return ""
+        found = spark.sql(f"SHOW TBLPROPERTIES {quoted(self.name)}").collect()
+        return next((str(row.value) for row in found if row.key == _MARK), "")
 
 
 def exists(spark: SparkSession, table: str) -> bool:
@@ -159,21 +156,17 @@ def exists(spark: SparkSession, table: str) -> bool:
 
 def quoted(table: str) -> str:
     """The name of a table as it stands in SQL, each part in backquotes; ``ConfigError`` if it is not a name."""
-    parts, at = [], 0
-    while found := _PART.match(table, at):
-        parts.append(found[1] or found[2].replace("`", "``"))
-        at = found.end()
-        if table[at : at + 1] != ".":
-            break
-        at += 1
-    if not found or at != len(table):
+    if not re.fullmatch(rf"(?:{_PART})(?:\.(?:{_PART}))*", table):
         raise ConfigError(f"{table!r} is not the name of a table; expected CATALOG.DB.NAME")
-    return ".".join(f"`{part}`" for part in parts)
+    return ".".join(part if part.startswith("`") else f"`{part}`" for part in re.findall(_PART, table))
 
 
-def _check(verdicts: DataFrame, known: tuple[str, ...], given: str, name: str) -> None:
+def _one_of(known: tuple[str, ...], given: str, name: str) -> None:
     if given not in known:
         raise ConfigError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+
+
+def _check(verdicts: DataFrame) -> None:
     lacking = [column for column in KEY if column not in verdicts.columns]
     if lacking:
         raise ConfigError(f"verdicts need the columns {', '.join(KEY)}; there is no {', '.join(lacking)}")

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
-from culm.spark.verification.segment_summary import ROOT, Summary
+from culm.spark.verification.segment import ROOT, Summary
 from culm.store.schema import to_sql
 
 _OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many pieces, externals and gaps follow
@@ -74,28 +74,46 @@ class Outcome:
         return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
 
 
-@dataclass(slots=True)
-class _Passed:
-    """A number that later segments may link to: the digest found or expected there.
-
-    Expected only, so not ``held``, where an entry links to a number that no segment has.
-    """
-
-    digest: bytes
-    held: bool
-    connected: bool
-
-
 def merge(summaries: Iterable[Summary]) -> list[Outcome]:
     """The outcomes of all segments of one log, which must ascend, in the same order."""
-    log = _Log()
-    reached = [(summary, *log.add(summary)) for summary in summaries]
-    limit, forked = log.limit()
-    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, log.greatest)
+    # Of a number: the digest found or expected there, whether an entry is held there, and whether that is connected.
+    passed: dict[int, tuple[bytes, bool, bool]] = {}
+    prune_at = _PRUNE_FROM
+    reached: list[tuple[Summary, tuple[bool, ...], tuple[bool, ...]]] = []
+    forks: list[int] = []
+    for summary in summaries:
+        forks.append(summary.forked_at)
+        reachable, held = ROOT, []
+        for number, (target, expected) in enumerate(summary.externals):
+            digest, is_held, is_connected = passed.setdefault(target, (expected, False, False))
+            if digest != expected:
+                forks.append(target)
+            elif is_connected:
+                reachable |= ROOT << 1 + number
+            held.append(is_held)
+        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
+        for seq, digest, is_held, piece in summary.exports:
+            passed[seq] = digest, is_held, is_held and connected[piece]
+        if len(passed) > prune_at:
+            passed = {target: passed[target] for target in links_across(summary.high) if target in passed}
+            prune_at = len(passed) + _PRUNE_FROM
+        reached.append((summary, connected, tuple(held)))
+    newest = max((summary.greatest for summary, *_ in reached), default=0)
+    end_at, lied_at = (_lowest(getattr(summary, name) for summary, *_ in reached) for name in ("end_at", "lied_at"))
+    # An entry above an end-of-log entry contradicts it, even if no link does.
+    forked_at = _lowest([*forks, end_at if newest > end_at else 0])
+    forked = forked_at > 0 and not 0 < lied_at < forked_at
+    limit = forked_at if forked else lied_at
+    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, newest)
     return [
-        Outcome(limit, log.forked_at, forked, connected, held, of_segment)
+        Outcome(limit, forked_at, forked, connected, held, of_segment)
         for (_, connected, held), of_segment in zip(reached, gaps, strict=True)
     ]
+
+
+def _lowest(positions: Iterable[int]) -> int:
+    """The lowest of some positions; 0 is none."""
+    return min(filter(None, positions), default=0)
 
 
 def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: int) -> list[tuple[int, ...]]:
@@ -116,87 +134,43 @@ def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: 
     return found[::-1]
 
 
-class _Log:
-    """One log as its segments pass by."""
+class IndexRow(NamedTuple):
+    """What is known of a segment beside its entries: how many of them have which verdict, its summary and its outcome.
 
-    def __init__(self) -> None:
-        self._passed: dict[int, _Passed] = {}
-        self._prune_at = _PRUNE_FROM
-        self._end_at = 0
-        self.greatest = 0
-        self._lied_at = 0
-        self.forked_at = 0
-
-    def add(self, summary: Summary) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-        if self._end_at == 0:
-            self._end_at = summary.end_at
-        self.greatest = max(self.greatest, summary.greatest)
-        self._lied_at = _lower(self._lied_at, summary.lied_at)
-        self.forked_at = _lower(self.forked_at, summary.forked_at)
-        reachable, held = self._follow(summary.externals)
-        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
-        for seq, digest, is_held, piece in summary.exports:
-            self._passed[seq] = _Passed(digest, is_held, is_held and connected[piece])
-        if len(self._passed) > self._prune_at:
-            self._prune(summary.high)
-        return connected, held
-
-    def _follow(self, externals: list[tuple[int, bytes]]) -> tuple[int, tuple[bool, ...]]:
-        reachable, held = ROOT, []
-        for number, (target, expected) in enumerate(externals):
-            known = self._passed.get(target)
-            if known is None:
-                known = self._passed[target] = _Passed(expected, held=False, connected=False)
-            elif known.digest != expected:
-                self.forked_at = _lower(self.forked_at, target)
-            elif known.connected:
-                reachable |= ROOT << 1 + number
-            held.append(known.held)
-        return reachable, tuple(held)
-
-    def _prune(self, high: int) -> None:
-        passed = self._passed
-        self._passed = {target: passed[target] for target in links_across(high) if target in passed}
-        self._prune_at = len(self._passed) + _PRUNE_FROM
-
-    def limit(self) -> tuple[int, bool]:
-        # An entry above an end-of-log entry contradicts it, even if no link does.
-        if self._end_at and self.greatest > self._end_at:
-            self.forked_at = _lower(self.forked_at, self._end_at)
-        if self.forked_at and (not self._lied_at or self.forked_at <= self._lied_at):
-            return self.forked_at, True
-        return self._lied_at, False
-
-
-def _lower(one: int, other: int) -> int:
-    """The lower of two positions; 0 is none."""
-    return min(one, other) if one and other else one or other
-
-
-class SummaryRow(NamedTuple):
-    """A segment: its log, its lowest number, its ``Summary``."""
+    The index of a state has these (``state``). ``made`` is the number of the generation whose ``segments`` have the
+    segment, ``generation`` that of the index. ``previous`` is the outcome of the run before. ``forked_at`` is the
+    lowest fork of the log, null if there is none. Columns are null where a step tells only a part of this, and
+    ``certified`` also in states of earlier versions, which did not count it.
+    """
 
     author: bytes
     log: int
     low: int
-    summary: bytes
+    entries: int | None = None
+    verified: int | None = None
+    unverified: int | None = None
+    invalid: int | None = None
+    payload_mismatches: int | None = None
+    certified: int | None = None
+    block: int | None = None
+    high: int | None = None
+    summary: bytes | None = None
+    outcome: bytes | None = None
+    previous: bytes | None = None
+    forked_at: int | None = None
+    made: int | None = None
+    generation: int | None = None
 
 
-class OutcomeRow(NamedTuple):
-    """The ``Outcome`` of a segment, and the lowest fork of its log, null if there is none."""
-
-    author: bytes
-    log: int
-    low: int
-    outcome: bytes
-    forked_at: int | None
+COUNTED = ("entries", "verified", "unverified", "invalid", "payload_mismatches", "certified")
+"""The columns of ``IndexRow`` that count entries, in the order of ``JudgedSegment.counts``."""
 
 
-def merge_logs(rows: Iterable[SummaryRow]) -> Iterator[OutcomeRow]:
-    """The outcomes of segments, which come sorted by log and ``low``."""
-    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-        segments = [(row.low, Summary.decode(row.summary)) for row in of_log]
-        outcomes = merge(summary for _, summary in segments)
-        for (low, _), outcome in zip(segments, outcomes, strict=True):
+def merge_logs(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """The same rows with their outcomes; they come sorted by log and ``low``, with the outcomes of the run before."""
+    for _, of_log in groupby(rows, key=attrgetter("author", "log")):
+        segments = list(of_log)
+        outcomes = merge(Summary.decode(row.summary or b"") for row in segments)
+        for row, outcome in zip(segments, outcomes, strict=True):
             forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None
-            yield OutcomeRow(author, log, low, outcome.encode(), forked_at)
+            yield row._replace(outcome=outcome.encode(), previous=row.outcome, forked_at=forked_at)

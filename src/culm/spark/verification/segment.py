@@ -24,21 +24,95 @@ Which signatures are checked is for ``authentic`` to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
 
 import numpy as np
-import numpy.typing as npt
 
-from culm.bamboo import LogAuditor, path, spine
+from culm.bamboo import path, spine
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
-from culm.spark.batches.fields import Flags, Numbers
+from culm.spark.batches.fields import DIGEST_BYTES, Numbers
 from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.payload import SIZE_MISMATCH, rank
 from culm.spark.batches.records import Records, distinct
 from culm.spark.verification.authentic import Links, Signatures, check
-from culm.spark.verification.segment_summary import ROOT, Summary
+
+ROOT = 1
+"""The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
+
+_PAIR = struct.Struct(f"<Q{DIGEST_BYTES}s")  # a number and a digest
+_EXPORT = struct.Struct(f"<Q{DIGEST_BYTES}s?H")  # the same, whether it is held, and its piece
+_RISER = struct.Struct("<QQH")  # where it begins, where it ends, and how many pieces follow
+_SUMMARY = struct.Struct("<QQQQQQIIII")  # six positions, then how many externals, exports, pieces and risers follow
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """What the rest of a log has to know of a segment. A position is 0 where there is no such entry.
+
+    ``greatest`` is the greatest number of an authentic entry, ``end_at`` the lowest end-of-log entry. ``forked_at`` is
+    the lowest position at which entries of the segment contradict each other; it may lie below the segment, since two
+    entries can expect different things of it. ``lied_at`` is the lowest entry whose payload has another size than the
+    entry claims. ``externals`` are pairs: a number below the segment and the digest expected there. An export is a
+    number, the digest found or expected there, whether an authentic entry of that number is held, and the index of its
+    piece. ``pieces`` are masks of bits (``ROOT``). A riser is a number from which a certificate pool steps down to
+    below the segment, the greatest number of that pool in the segment, and the indexes of the pieces that the pool has
+    between the two. It is left out if an entry of the pool is missing there.
+
+    With ``HEADS`` only: ``unsigned`` are the entries with a bad signature that a higher segment could vouch for, and
+    ``contradicting`` what the segment expects below itself beside ``externals``, other digests of the same numbers.
+    Summaries of earlier versions have neither.
+    """
+
+    low: int
+    high: int
+    greatest: int
+    end_at: int
+    forked_at: int
+    lied_at: int
+    externals: list[tuple[int, bytes]]
+    exports: list[tuple[int, bytes, bool, int]]
+    pieces: list[int]
+    risers: list[tuple[int, int, tuple[int, ...]]]
+    unsigned: list[tuple[int, bytes]] = field(default_factory=list)
+    contradicting: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def encode(self) -> bytes:
+        """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
+        positions = self.low, self.high, self.greatest, self.end_at, self.forked_at, self.lied_at
+        counts = len(self.externals), len(self.exports), len(self.pieces), len(self.risers)
+        parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
+        parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
+        parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
+        if self.unsigned or self.contradicting:
+            parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Summary:
+        """Read what ``encode`` wrote."""
+        read = BytesIO(data).read
+        *positions, externals, exports, pieces, risers = _SUMMARY.unpack(read(_SUMMARY.size))
+        below = list(_PAIR.iter_unpack(read(externals * _PAIR.size)))
+        above = list(_EXPORT.iter_unpack(read(exports * _EXPORT.size)))
+        masks = [int.from_bytes(read(externals // 8 + 1), "little") for _ in range(pieces)]
+        steps = []
+        for _ in range(risers):
+            start, top, count = _RISER.unpack(read(_RISER.size))
+            steps.append((start, top, struct.unpack(f"<{count}H", read(2 * count))))
+        low, high, greatest, end_at, forked_at, lied_at = positions
+        found = cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
+        if not (rest := read()):
+            return found
+        unsigned, pairs = int.from_bytes(rest[:4], "little"), list(_PAIR.iter_unpack(rest[4:]))
+        return replace(found, unsigned=pairs[:unsigned], contradicting=pairs[unsigned:])
+
+
+def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
+    return b"".join([kind.pack(*row) for row in rows])
 
 
 def segment_of(
@@ -48,187 +122,120 @@ def segment_of(
 
     ``vouched``: entries that higher segments vouch for (``steps.vouched``), with ``HEADS`` only.
     """
-    return _Judge(distinct(packs)).judged(signatures, vouched)
+    records = distinct(packs)
+    links = Links.among(records, records.is_entry.nonzero()[0])
+    signature = check(records, links, signatures, vouched)
+    authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
+    if not authentic[links.rows].all():
+        links = Links.among(records, authentic.nonzero()[0])
+    segment = _Segment(records, links)
+    piece = np.zeros(len(records), np.uint16)
+    piece[links.rows] = segment.piece
+    records.pack = replace(records.pack, signature=signature, piece=piece)
+    summary = segment.summary()
+    if signatures is Signatures.HEADS:
+        bad = (signature == Signature.BAD).nonzero()[0]
+        linkable = set(links_across(summary.high)) if len(bad) else set()
+        unsigned = [(int(records.seq[row]), records.digest[row].tobytes()) for row in bad]
+        unsigned = [(seq, digest) for seq, digest in unsigned if seq in linkable]
+        summary = replace(summary, unsigned=unsigned, contradicting=segment.contradicting)
+    return records, summary
 
 
-class _Judge:
-    """Judges one segment.
+class _Segment:
+    """The authentic entries of a segment, as places in the columns of ``Links``."""
 
-    In the usual case the segment has only entries, one of each number, all authentic, and no two contradict each other.
-    That case is judged with whole columns at once (``_links``, ``_quick_paths``). Every other case goes entry by entry,
-    which is slower by far; both ways give the same result.
-    """
-
-    def __init__(self, records: Records) -> None:
-        self._pack = records.pack
-        self._records = records
+    def __init__(self, records: Records, links: Links) -> None:
+        self._records, self._links = records, links
         self._low, self._high = int(records.seq[0]), int(records.seq[-1])
-        self._links: list[Links] = []
-        if records.ascending and not records.frames:
-            fields = records.fields
-            self._links = [
-                Links.of(records, fields.backlink, records.seq - np.uint64(1)),
-                Links.of(records, fields.lipmaalink, fields.target),
-            ]
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
-        self._externals: list[int] = []
-        self._contradicting: list[tuple[int, bytes]] = []
-
-    def judged(self, signatures: Signatures, vouched: frozenset[tuple[int, bytes]]) -> tuple[Records, Summary]:
-        signature = check(self._records, self._links, signatures, vouched)
-        authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
-        forked_at = 0
-        if self._links and bool(authentic.all()) and self._agree():
-            masks = self._masks_of_run() if self._is_run() else self._masks(self._quick_paths())
-        else:
-            forked_at = self._fork(authentic)
-            masks = self._masks(self._paths(authentic, forked_at))
-        numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
-        piece = np.array([numbers[mask] for mask in masks], np.uint16)
-        self._records.pack = replace(self._pack, signature=signature, piece=piece)
-        summary = self._summary(authentic, forked_at, piece, list(numbers))
-        if signatures is Signatures.HEADS:
-            bad = (signature == Signature.BAD).nonzero()[0].tolist()
-            summary = replace(summary, unsigned=self._unsigned(bad), contradicting=self._contradicting)
-        return self._records, summary
-
-    def _unsigned(self, bad: list[int]) -> list[tuple[int, bytes]]:
-        """The entries among these rows to which entries above the segment can link."""
-        records, linkable = self._records, set(links_across(self._high)) if bad else set()
-        return [(seq, records.digest[row].tobytes()) for row in bad if (seq := int(records.seq[row])) in linkable]
-
-    # -- contradictions
-
-    def _agree(self) -> bool:
-        """Whether all links agree with each other and with the entries held; notes what they expect of others."""
-        if any(((links.row >= 0) & ~links.fits).any() for links in self._links):
-            return False
-        for links in self._links:
-            for at in (links.row < 0).nonzero()[0]:
-                expected = links.expected[at].tobytes()
-                if self._expected.setdefault(int(links.target[at]), expected) != expected:
-                    return False
-        self._note_externals()
-        return True
-
-    def _fork(self, authentic: Flags) -> int:
-        """The lowest position of a contradiction among the authentic entries, 0 if there is none."""
-        records, auditor = self._records, LogAuditor()
-        held = {int(seq) for seq in records.seq[authentic]}
-        self._expected = {}
-        for row in authentic.nonzero()[0].tolist():
-            links = records.links_of(row)
-            backlink, lipmaalink, *_ = (*(digest for _, digest in links), None, None)
-            digest = records.digest[row].tobytes()
-            ends = bool(records.fields.is_end[row])
-            auditor.add_fields(int(records.seq[row]), digest, backlink, lipmaalink, is_end=ends)
-            for target, expected in links:
-                if target not in held and self._expected.setdefault(target, expected) != expected:
-                    self._contradicting.append((target, expected))
-        self._note_externals()
-        return auditor.invalid_from or 0
-
-    def _note_externals(self) -> None:
+        self.contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
+        for at in (links.linked < 0).nonzero()[0]:
+            target, digest = int(links.target[at]), links.expected[at].tobytes()
+            if self._expected.setdefault(target, digest) != digest:
+                self.contradicting.append((target, digest))
         self._externals = sorted(target for target in self._expected if target < self._low)
+        self._forked_at = self._fork()
+        masks = self._masks()
+        numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
+        self._pieces = list(numbers)
+        self.piece = np.zeros(len(links.rows), np.uint16)  # of each entry; those from a fork on reach nothing
+        self.piece[: len(masks)] = [numbers[mask] for mask in masks]
 
-    # -- pieces
+    def _fork(self) -> int:
+        """The lowest number about which entries say different things, 0 if there is none."""
+        links, seq = self._links, self._links.seq
+        twice = seq[1:][seq[1:] == seq[:-1]]
+        denied = links.target[(links.linked >= 0) & ~links.fits]
+        return min(map(int, (*twice[:1], *denied, *(target for target, _ in self.contradicting))), default=0)
 
-    def _is_run(self) -> bool:
-        return self._high - self._low + 1 == len(self._records)
+    def _masks(self) -> list[int]:
+        """What each entry below the fork reaches. There is one entry of each number there.
 
-    def _masks_of_run(self) -> list[int]:
-        """The pieces of a segment without gaps: an entry reaches all that the entry before it reaches.
-
-        So the mask only changes at the few entries that link out of the segment, and needs no walk along the links.
+        An entry reaches all that the entry right below it reaches. So the mask only changes at entries that have a link
+        out of their stretch of neighbouring numbers; these are few if there are few gaps.
         """
+        links, seq = self._links, self._links.seq
+        count = int(np.searchsorted(seq, np.uint64(self._forked_at))) if self._forked_at else len(seq)
+        begins = np.maximum.accumulate(np.where(np.diff(seq, prepend=np.uint64(0)) != 1, np.arange(len(seq)), 0))
+        far = (links.linked < begins[links.linker]) & (links.linker < count)
         bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
-        missing = ((links, at) for links in self._links for at in (links.row < 0).nonzero()[0])
-        found = [(int(links.linker[at]), bits[int(links.target[at])]) for links, at in missing]
         masks: list[int] = []
         mask = ROOT if self._low == 1 else 0
-        for linker, bit in sorted(found):
+        columns = (links.linker[far].tolist(), links.target[far].tolist(), links.linked[far].tolist())
+        for linker, target, linked in zip(*columns, strict=True):
             masks += [mask] * (linker - len(masks))
-            mask |= bit
-        return masks + [mask] * (len(self._records) - len(masks))
+            if begins[linker] == linker and target + 1 == seq[linker]:  # the first link of a stretch
+                mask = 0
+            mask |= bits.get(target, 0) if linked < 0 else masks[linked]
+        return masks + [mask] * (count - len(masks))
 
-    def _quick_paths(self) -> dict[int, list[tuple[int, int]]]:
-        """The links of each row: the number linked to, and its row, -1 if it is not there."""
-        paths: dict[int, list[tuple[int, int]]] = {row: [] for row in range(len(self._records))}
-        for links in self._links:
-            columns = (links.linker.tolist(), links.target.tolist(), links.row.tolist())
-            for linker, target, row in zip(*columns, strict=True):
-                paths[linker].append((target, row))
-        return paths
-
-    def _paths(self, authentic: Flags, forked_at: int) -> dict[int, list[tuple[int, int]]]:
-        """The same for any segment, without what is forged or lies at or above a fork.
-
-        What is left has one entry of each number, so that a number stands for its row.
-        """
-        records = self._records
-        rows = [int(row) for row in authentic.nonzero()[0] if not forked_at or records.seq[row] < forked_at]
-        row_of = {int(records.seq[row]): row for row in rows}
-        return {row: [(target, row_of.get(target, -1)) for target, _ in records.links_of(row)] for row in rows}
-
-    def _masks(self, paths: dict[int, list[tuple[int, int]]]) -> list[int]:
-        """The piece of each row, as a mask of what it reaches; rows without paths reach nothing."""
-        bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
-        masks = [0] * len(self._records)
-        for row, links in paths.items():
-            mask = 0 if links else ROOT
-            for target, linked in links:
-                mask |= bits.get(target, 0) if linked < 0 else masks[linked]
-            masks[row] = mask
-        return masks
-
-    # -- the summary
-
-    def _summary(self, authentic: Flags, forked_at: int, piece: npt.NDArray[np.uint16], pieces: list[int]) -> Summary:
-        records = self._records
-        lied = authentic & (records.payload() == rank(SIZE_MISMATCH))
-        ends = authentic & records.fields.is_end
+    def summary(self) -> Summary:
+        records, rows, seq = self._records, self._links.rows, self._links.seq
         return Summary(
             low=self._low,
             high=self._high,
-            greatest=_first(records.seq[::-1], authentic[::-1]),
-            end_at=_first(records.seq, ends),
-            forked_at=forked_at,
-            lied_at=_first(records.seq, lied),
+            greatest=_first(seq[::-1]),
+            end_at=_first(seq[records.fields.is_end[rows]]),
+            forked_at=self._forked_at,
+            lied_at=_first(seq[records.payload()[rows] == rank(SIZE_MISMATCH)]),
             externals=[(target, self._expected[target]) for target in self._externals],
-            exports=self._exports(authentic, piece),
-            pieces=pieces,
-            risers=self._risers(authentic, piece),
+            exports=self._exports(),
+            pieces=self._pieces,
+            risers=self._risers(),
         )
 
-    def _exports(self, authentic: Flags, piece: npt.NDArray[np.uint16]) -> list[tuple[int, bytes, bool, int]]:
-        records, found = self._records, []
+    def _exports(self) -> list[tuple[int, bytes, bool, int]]:
+        found = []
         for target in links_across(self._high):
             if target < self._low:
                 break
-            row = self._row(target, authentic)
-            if row is not None:
-                found.append((target, records.digest[row].tobytes(), True, int(piece[row])))
+            place = self._place(target)
+            if place is not None:
+                digest = self._records.digest[self._links.rows[place]].tobytes()
+                found.append((target, digest, True, int(self.piece[place])))
             elif target in self._expected:
                 found.append((target, self._expected[target], False, 0))
         return found
 
-    def _risers(self, authentic: Flags, piece: npt.NDArray[np.uint16]) -> list[tuple[int, int, tuple[int, ...]]]:
+    def _risers(self) -> list[tuple[int, int, tuple[int, ...]]]:
         if self._low == 1:
             return []
-        greatest, found = _first(self._records.seq[::-1], authentic[::-1]), []
+        greatest, found = _first(self._links.seq[::-1]), []
         for _, start in steps_across(self._low - 1):
             pool = [seq for seq in path(spine(start), start) if seq <= greatest] if start <= greatest else []
-            rows = [row for seq in pool if (row := self._row(seq, authentic)) is not None]
-            if pool and len(rows) == len(pool):
-                found.append((start, pool[0], tuple(sorted({int(piece[row]) for row in rows}))))
+            places = [place for seq in pool if (place := self._place(seq)) is not None]
+            if pool and len(places) == len(pool):
+                found.append((start, pool[0], tuple(sorted({int(self.piece[place]) for place in places}))))
         return found
 
-    def _row(self, seq: int, authentic: Flags) -> int | None:
-        """The first authentic entry of a number."""
-        return next((row for row in self._records.rows_of(seq) if authentic[row]), None)
+    def _place(self, seq: int) -> int | None:
+        """The first entry of a number."""
+        numbers = self._links.seq
+        place = int(np.searchsorted(numbers, np.uint64(seq)))
+        return place if place < len(numbers) and numbers[place] == seq else None
 
 
-def _first(seq: Numbers, rows: Flags) -> int:
-    """The first of the numbers that are marked, 0 if there is none."""
-    at = int(rows.argmax()) if len(rows) else 0
-    return int(seq[at]) if len(rows) and rows[at] else 0
+def _first(seq: Numbers) -> int:
+    """The first of some numbers, 0 if there is none."""
+    return int(seq[0]) if len(seq) else 0

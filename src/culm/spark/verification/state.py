@@ -29,14 +29,14 @@ import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -45,66 +45,15 @@ from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.merge import OutcomeRow
-from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, pronounced
+from culm.spark.verification.merge import IndexRow
+from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, pronounced
 from culm.spark.verification.verdicts import Verdict
 from culm.staging import replace_text
 
 FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
 
 
-class IndexRow(NamedTuple):
-    """A segment of a log in the index: where it is, its summary and outcome, and the counts of its verdicts.
-
-    ``made`` is the number of the generation whose ``segments`` have it, ``generation`` that of the index. Other columns
-    than the key are null where a row holds only a part of what is known (``incremental``); ``certified``
-    also in states of earlier versions, which did not count it.
-    """
-
-    author: bytes
-    log: int
-    block: int | None
-    low: int
-    high: int | None
-    made: int | None
-    summary: bytes | None
-    outcome: bytes | None
-    forked_at: int | None
-    entries: int | None
-    verified: int | None
-    unverified: int | None
-    invalid: int | None
-    payload_mismatches: int | None
-    certified: int | None
-    generation: int | None
-
-
-class MadeRow(NamedTuple):
-    """A segment, without its entries, and the generation that made it."""
-
-    author: bytes
-    log: int
-    low: int
-    summary: bytes
-    findings: bytes
-    made: int
-
-
-class WholeRow(NamedTuple):
-    """Such a segment with its entries."""
-
-    author: bytes
-    log: int
-    block: int
-    low: int
-    high: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    made: int
-
-
-M = TypeVar("M", MadeRow, WholeRow)
+M = TypeVar("M", JudgedRow, SegmentRow)
 
 
 MADE = (*SEGMENT, "made")
@@ -114,6 +63,8 @@ CHECKPOINT = "checkpoint"
 """The folder below a state where a query that follows entries (``culm.spark.following``) notes what it has read."""
 
 _MANIFEST = "manifest.json"
+_FIRST, _LATER = ("signatures", "generations", "totals"), ("mark", "before", "position")
+"""What a manifest says of a state; those of earlier versions have the first part only."""
 
 
 @contextmanager
@@ -129,7 +80,8 @@ def held(folder: Path) -> Iterator[None]:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
-    try:
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -140,10 +92,8 @@ def held(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not any(folder.iterdir()):  # the run failed before it wrote anything, so do not leave an empty folder
+            with suppress(OSError):  # it is not empty, unless the run failed before it wrote anything
                 folder.rmdir()
-    finally:
-        os.close(descriptor)
 
 
 def _check_parent(folder: Path) -> None:
@@ -190,9 +140,8 @@ class State:
         try:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
-            state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]))
-            state.mark, state.before = str(facts.get("mark", "")), str(facts.get("before", ""))
-            state.position = dict(facts.get("position", {}))
+            later = {name: facts[name] for name in _LATER if name in facts}
+            state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]), **later)
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
         if of_format != (FORMAT, BLOCK_BITS):
@@ -240,13 +189,13 @@ class State:
         self._save()
 
     def replace(self, generations: list[int], number: int) -> None:
-        """Make the next generation part of the state, in the place of some that are folded into it (``folding``)."""
+        """Make the next generation part of the state, in the place of some that ``incremental.fold`` folded into it."""
         self.generations = [*(other for other in self.generations if other not in generations), number]
         self._save()
 
     def _save(self) -> None:
-        facts: dict[str, Any] = {"format": FORMAT, "block_bits": BLOCK_BITS}
-        facts |= {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("folder", "next_mark")}
+        facts = {"format": FORMAT, "block_bits": BLOCK_BITS}
+        facts |= {name: getattr(self, name) for name in (*_FIRST, *_LATER)}
         replace_text(self.folder / _MANIFEST, json.dumps(facts, indent=2) + "\n")
 
     # -- tables
@@ -254,27 +203,28 @@ class State:
     def index(self, engine: Engine, among: Table[Any] | None = None, *, forked: bool = False) -> Table[IndexRow]:
         """The segments of all logs, of the logs of another table, or of those that are forked."""
         found = engine.load(self._places("index"), IndexRow, "generation")
-        found = found.where("forked_at") if forked else found  # once forked, it is so in all later generations
-        found = found if among is None else found.among(among, LOG)
+        if forked:
+            found = found.where("forked_at")  # once forked, a log is so in all later generations
+        if among is not None:
+            found = found.among(among, LOG)
         (index,) = found.spread(LOG).keep(_latest, IndexRow) if self.generations else (found,)
         return index
 
     def segments(self, engine: Engine, among: Table[Any], table: type[M]) -> Table[M]:
-        """The segments that equal a row of another table in the columns ``MADE``."""
-        return engine.load(self._places("segments"), table, "made").among(among, MADE)
+        """The segments that equal a row of another table in the columns ``MADE``, with the outcomes that it has."""
+        return among.join(engine.load(self._places("segments"), table, "made").among(among, MADE), MADE, table)
 
     def _places(self, name: str) -> list[tuple[int, Path]]:
         return [(number, self.place(number) / name) for number in self.generations]
 
     def judged(self, engine: Engine) -> Table[JudgedRow]:
         """All segments with their outcomes."""
-        live = self.index(engine)
-        return self.segments(engine, live, MadeRow).join(live, MADE, JudgedRow)
+        return self.segments(engine, self.index(engine), JudgedRow)
 
-    def forked(self, engine: Engine) -> tuple[Table[WholeRow], Table[OutcomeRow]]:
+    def forked(self, engine: Engine) -> tuple[Table[SegmentRow], Table[IndexRow]]:
         """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""
         live = self.index(engine, forked=True)
-        return self.segments(engine, live, WholeRow), live.select(OutcomeRow)
+        return self.segments(engine, live, SegmentRow), live
 
     def verdicts(self, spark: SparkSession) -> DataFrame:
         """The verdicts on all entries, as ``verify`` gives them."""
@@ -284,6 +234,6 @@ class State:
 def _latest(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
     """The rows of each log from the latest index that has the log; they come sorted by log."""
     for _, of_log in groupby(rows, key=attrgetter(*LOG)):
-        of_log_ = list(of_log)
-        newest = max(row.generation or 0 for row in of_log_)
-        yield from (row for row in of_log_ if row.generation == newest)
+        every = list(of_log)
+        newest = max(row.generation or 0 for row in every)
+        yield from (row for row in every if row.generation == newest)

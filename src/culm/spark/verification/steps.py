@@ -5,22 +5,23 @@ Plain functions from rows to rows; ``verify`` puts them together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from culm.spark.batches.fields import Bytes
+import numpy as np
+
+from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.records import Records, distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.spark.runtime.columns import Batch
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import Outcome
-from culm.spark.verification.segment import segment_of
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.merge import IndexRow, Outcome
+from culm.spark.verification.segment import Summary, segment_of
 from culm.spark.verification.verdicts import Findings, JudgedSegment, Verdict
 from culm.store.schema import from_sql, to_sql
 
@@ -33,7 +34,8 @@ SEGMENT = (*LOG, "low")
 class SegmentRow(NamedTuple):
     """A segment: where it is, its ``Summary``, its ``Findings``, and its entries if a later step needs them.
 
-    A segment of a state without findings only vouches for others.
+    A segment of a state without findings only vouches for others. ``outcome`` and ``made``, the generation of a state
+    that has the segment, are only there where a step has joined them (``IndexRow``).
     """
 
     author: bytes
@@ -44,17 +46,12 @@ class SegmentRow(NamedTuple):
     summary: bytes
     findings: bytes | None
     packed: bytes | None
-
-
-class UnsureRow(NamedTuple):
-    """A log with a segment that has a head with a bad signature: a higher segment may vouch for it."""
-
-    author: bytes
-    log: int
+    outcome: bytes | None = None
+    made: int | None = None
 
 
 class JudgedRow(NamedTuple):
-    """A segment with its outcome, and the outcome of the run before.
+    """A segment with its outcome, without its entries, and with the outcome of the run before.
 
     ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
     """
@@ -65,38 +62,15 @@ class JudgedRow(NamedTuple):
     summary: bytes
     findings: bytes
     outcome: bytes
-    previous: bytes | None = None
-
-    def compared(self) -> tuple[JudgedSegment, Bytes]:
-        """The segment with its verdicts, and what was said of each entry before (``JudgedSegment.said``)."""
-        cells = self.author, self.log, self.summary, self.findings
-        segment = judged(*cells, self.outcome)
-        before = segment.findings.before if self.previous is None else judged(*cells, self.previous).said
-        return segment, before
+    previous: bytes | None
+    made: int | None
 
 
-def judged(author: bytes, log: int, summary: bytes, findings: bytes, outcome: bytes) -> JudgedSegment:
-    """The segment in some cells of a row, with its verdicts."""
-    found = Findings.decode(fetched(findings))
-    return JudgedSegment(author, from_sql(log), found, Summary.decode(summary), Outcome.decode(outcome))
+def judged(row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> JudgedSegment:
+    """The segment in a row with its verdicts, by another outcome if one is given."""
+    found, outcome = Findings.decode(fetched(row.findings or b"")), outcome or row.outcome or b""
+    return JudgedSegment(row.author, from_sql(row.log), found, Summary.decode(row.summary), Outcome.decode(outcome))
 
-
-class CountsRow(NamedTuple):
-    """How many entries a segment has, by verdict; whose payload is wrong; that are certified."""
-
-    author: bytes
-    log: int
-    low: int
-    entries: int
-    verified: int
-    unverified: int
-    invalid: int
-    payload_mismatches: int
-    certified: int
-
-
-COUNTED = CountsRow._fields[len(SEGMENT) :]
-"""The columns of ``CountsRow`` that count."""
 
 # Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
 # worker's memory when one block comes in very many copies. A smaller value would sort the same entries more often.
@@ -105,8 +79,8 @@ _WAITING_BYTES = 64 * 1024 * 1024
 
 def segmented(
     rows: Iterable[PackRow], signatures: Signatures, *, keep: bool = False, folder: Path | None = None
-) -> Iterator[SegmentRow | UnsureRow]:
-    """Packs, sorted by block, to segments, and which logs have to pass ``vouched``.
+) -> Iterator[SegmentRow | IndexRow]:
+    """Packs, sorted by block, to segments, and which of them have a head in doubt, so that their logs pass ``vouched``.
 
     ``keep``: with the entries themselves.
 
@@ -117,7 +91,7 @@ def segmented(
             records, summary = segment_of(_collected(row.packed for row in of_block), signatures)
             yield _segment_row(block, records, summary, shelf, keep=keep)
             if summary.unsigned:
-                yield UnsureRow(*block[: len(LOG)])
+                yield IndexRow(block[0], block[1], to_sql(summary.low))
 
 
 def _segment_row(
@@ -140,12 +114,11 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
             expected: frozenset[tuple[int, bytes]] = frozenset()
             for row in of_log:
                 summary, settled = Summary.decode(row.summary), row
-                if row.packed is not None and (pairs := expected.intersection(summary.unsigned or ())):
-                    records, summary = segment_of(
-                        [Pack.decode(fetched(row.packed))], Signatures.HEADS, frozenset(pairs)
-                    )
+                if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
+                    pack = Pack.decode(fetched(row.packed))
+                    records, summary = segment_of([pack], Signatures.HEADS, frozenset(pairs))
                     settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
-                every = expected.union(summary.externals, summary.contradicting or ())
+                every = expected.union(summary.externals, summary.contradicting)
                 expected = frozenset((number, digest) for number, digest in every if number < summary.low)
                 if row.findings is not None:
                     yield settled
@@ -164,12 +137,25 @@ def _collected(packed: Iterable[bytes]) -> list[Pack]:
     return packs
 
 
-def pronounced(rows: Iterable[JudgedRow], *, everything: bool = False) -> Iterator[Batch | CountsRow]:
-    """The verdicts on entries that are new, or that differ from those of the run before; and what each segment has.
+def verdicts(segment: JudgedSegment, entries: Flags, _: Bytes) -> Batch:
+    """The verdicts on some entries of a segment."""
+    return Batch(Verdict, segment.table(entries))
 
-    ``everything``: the verdicts on all entries, whatever was said before.
+
+def pronounced(
+    rows: Iterable[JudgedRow],
+    *,
+    everything: bool = False,
+    told: Callable[[JudgedSegment, Flags, Bytes], Batch] = verdicts,
+) -> Iterator[Batch | IndexRow]:
+    """What is told of entries that are new, or that differ from the run before; and what each segment has.
+
+    ``everything``: all entries, as if they were new. ``told`` makes rows. It takes a segment, a flag for each entry
+    whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
     """
     for row in rows:
-        segment, before = row.compared()
-        yield Batch(Verdict, segment.table(slice(None) if everything else segment.changed(before)))
-        yield CountsRow(row.author, row.log, row.low, *segment.counts())
+        segment = judged(row)
+        before = segment.findings.before if row.previous is None else judged(row, row.previous).said
+        before = np.zeros_like(before) if everything else before
+        yield told(segment, segment.changed(before), before)
+        yield IndexRow(row.author, row.log, row.low, *segment.counts())

@@ -18,6 +18,7 @@ verified is therefore always written.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
@@ -26,14 +27,14 @@ import pyarrow as pa
 
 from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
-from culm.spark.batches.arrays import decimals, fixed_binary, hashes, names
+from culm.spark.batches.arrays import decimals, hashes, names
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
 from culm.spark.batches.records import Records
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.verification.merge import Outcome
-from culm.spark.verification.segment_summary import Summary
+from culm.spark.verification.segment import Summary
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
@@ -89,19 +90,15 @@ class Findings:
     @classmethod
     def of(cls, records: Records) -> Findings:
         """The findings of the entries among some records; payload frames are left out."""
-        pack, decoded = records.pack, records.fields
         rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
         return cls(
-            records.seq[rows],
-            decoded.size[rows],
-            records.digest[rows],
-            records.digests[decoded.payload_hash[rows]],
-            pack.piece[rows],
-            pack.copies[rows],
-            decoded.is_end[rows],
-            records.payload()[rows],
-            pack.signature[rows],
-            pack.before[rows],
+            seq=records.seq[rows],
+            size=records.fields.size[rows],
+            digest=records.digest[rows],
+            payload_hash=records.digests[records.fields.payload_hash[rows]],
+            is_end=records.fields.is_end[rows],
+            payload=records.payload()[rows],
+            **{name: getattr(records.pack, name)[rows] for name in ("piece", "copies", "signature", "before")},
         )
 
 
@@ -126,19 +123,19 @@ class Verdict(NamedTuple):
     copies: int
 
 
+@dataclass(frozen=True)
 class JudgedSegment:
-    """A segment with its verdicts. Row n is entry n of its findings; ``verdict`` has positions in ``VERDICTS``."""
+    """A segment with its verdicts. Row n is entry n of its findings."""
 
-    def __init__(self, author: bytes, log_id: int, findings: Findings, summary: Summary, outcome: Outcome) -> None:
-        self._author = author
-        self._log_id = log_id
-        self.findings = findings
-        self.summary = summary
-        self.outcome = outcome
-        self.verdict = self._verdicts()
-        self.certified = self._certified()
+    author: bytes
+    log_id: int
+    findings: Findings
+    summary: Summary
+    outcome: Outcome
 
-    def _verdicts(self) -> npt.NDArray[np.int8]:
+    @cached_property
+    def verdict(self) -> npt.NDArray[np.int8]:
+        """Of each entry the position in ``VERDICTS``."""
         found, outcome = self.findings, self.outcome
         verdict = np.where(np.array(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
         verdict[found.signature == Signature.BAD] = 2
@@ -146,16 +143,22 @@ class JudgedSegment:
             verdict[found.seq >= np.uint64(outcome.limit)] = 2
         return verdict
 
-    def _certified(self) -> Flags:
-        seq, verified = self.findings.seq, self.verdict == 0
-        numbers = seq[verified]
+    @cached_property
+    def stretches(self) -> list[tuple[int, int]]:
+        """First and last number of each stretch of neighbouring verified entries."""
+        numbers = self.findings.seq[self.verdict == 0]
         parts = np.split(numbers, (np.diff(numbers) != 1).nonzero()[0] + 1)
-        runs = [(int(part[0]), int(part[-1])) for part in parts if len(part)]
+        return [(int(part[0]), int(part[-1])) for part in parts if len(part)]
+
+    @cached_property
+    def certified(self) -> Flags:
+        """Whether each entry is verified, and so is the rest of its certificate pool."""
+        seq = self.findings.seq
         certified = np.zeros(len(seq), np.bool_)
-        for low, high in certified_runs(runs, self.summary.greatest, self.outcome.gaps):
+        for low, high in certified_runs(self.stretches, self.summary.greatest, self.outcome.gaps):
             certified[np.searchsorted(seq, np.uint64(low)) : np.searchsorted(seq, np.uint64(high), "right")] = True
-        found: Flags = certified & verified
-        return found
+        certified[self.verdict != 0] = False
+        return certified
 
     @property
     def said(self) -> Bytes:
@@ -168,19 +171,11 @@ class JudgedSegment:
         changed: Flags = (before != self.said) | (self.verdict != 0)
         return changed
 
-    def counts(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, int, int, int, int, int]:
         """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
         wrong = np.isin(self.findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
-        of_each = np.bincount(self.verdict, minlength=len(VERDICTS))
-        return len(self.findings), *of_each.tolist(), int(wrong.sum()), int(self.certified.sum())
-
-    def first_stretch(self) -> tuple[int, int] | None:
-        """First and last number of its first stretch of neighbouring verified entries; None if none is verified."""
-        valid = self.findings.seq[self.verdict == 0]
-        if not len(valid):
-            return None
-        steps = (np.diff(valid) != 1).nonzero()[0]
-        return int(valid[0]), int(valid[steps[0]] if len(steps) else valid[-1])
+        verified, unverified, invalid = np.bincount(self.verdict, minlength=len(VERDICTS)).tolist()
+        return len(self.findings), verified, unverified, invalid, int(wrong.sum()), int(self.certified.sum())
 
     # -- the table
 
@@ -191,8 +186,8 @@ class JudgedSegment:
         count = len(seq)
         return pa.record_batch(
             [
-                fixed_binary(np.broadcast_to(np.frombuffer(self._author, np.uint8), (count, len(self._author)))),
-                decimals(np.full(count, self._log_id, np.uint64)),
+                pa.repeat(self.author, count),
+                pa.repeat(pa.scalar(self.log_id, pa.decimal128(20, 0)), count),
                 decimals(seq),
                 hashes(found.digest[rows]),
                 decimals(found.size[rows]),
@@ -208,37 +203,23 @@ class JudgedSegment:
         )
 
     def _reasons(self, seq: Numbers, verdict: npt.NDArray[np.int8], signature: Bytes) -> pa.Array:
-        if not verdict.any():
-            return pa.nulls(len(verdict), pa.string())
         reasons: list[str | None] = [None] * len(verdict)
         for at in verdict.nonzero()[0]:
-            if signature[at] == Signature.BAD:
-                reasons[at] = BAD_SIGNATURE
-            elif verdict[at] == 1:
-                reasons[at] = self._needs(int(seq[at]))
-            else:
-                reasons[at] = self.outcome.cause
+            why = self._needs(int(seq[at])) if verdict[at] == 1 else self.outcome.cause
+            reasons[at] = BAD_SIGNATURE if signature[at] == Signature.BAD else why
         return pa.array(reasons, pa.string())
 
     def _needs(self, seq: int) -> str:
         """The reason of an unverified entry: the targets of its links that are missing, and those without a path."""
         targets = dict.fromkeys((seq - 1, lipmaa(seq)))
-        missing = " or ".join(str(target) for target in targets if not self._holds(target))
-        stuck = " or ".join(str(target) for target in targets if self._holds(target))
-        needs = [missing] if missing else []
-        if stuck:
-            needs.append(f"a path for {stuck}")
-        return f"no path to entry 1: needs {', or '.join(needs)}"
+        missing = " or ".join(str(target) for target in targets if target not in self._held)
+        stuck = " or ".join(str(target) for target in targets if target in self._held)
+        needs = ", or ".join(filter(None, [missing, stuck and f"a path for {stuck}"]))
+        return f"no path to entry 1: needs {needs}"
 
-    def _holds(self, target: int) -> bool:
-        """Whether an authentic entry of a number is held, be it in this segment or below it."""
-        if target < self.summary.low:
-            numbers = [number for number, _ in self.summary.externals]
-            return target in numbers and self.outcome.held[numbers.index(target)]
-        seq, signature = self.findings.seq, self.findings.signature
-        at = int(np.searchsorted(seq, np.uint64(target)))
-        while at < len(seq) and seq[at] == target:
-            if signature[at] != Signature.BAD:
-                return True
-            at += 1
-        return False
+    @cached_property
+    def _held(self) -> set[int]:
+        """The numbers of the authentic entries in this segment, and of those below it that it links to."""
+        below = zip(self.summary.externals, self.outcome.held, strict=True)
+        here = self.findings.seq[self.findings.signature != Signature.BAD].tolist()
+        return {*here, *(number for (number, _), is_held in below if is_held)}

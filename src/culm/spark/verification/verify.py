@@ -26,6 +26,7 @@ twice, and give two answers if inputs change meanwhile; so the engine keeps them
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,25 +38,13 @@ from culm.errors import ConfigError
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Row, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Step, Table
+from culm.spark.runtime.engine import Engine, Step, Table, To
 from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import OutcomeRow, SummaryRow, merge_logs
-from culm.spark.verification.steps import (
-    BLOCK,
-    COUNTED,
-    LOG,
-    SEGMENT,
-    CountsRow,
-    JudgedRow,
-    SegmentRow,
-    UnsureRow,
-    pronounced,
-    segmented,
-    vouched,
-)
+from culm.spark.verification.merge import COUNTED, IndexRow, merge_logs
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, pronounced, segmented, vouched
 from culm.spark.verification.verdicts import Verdict
 
 # Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
@@ -110,19 +99,10 @@ def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False)
     ``keep``: the segments have their entries, which proofs and selections need.
     """
     engine = OnSpark(entries.sparkSession)
-    found = Verification(engine, chosen(signatures), keep=keep)
+    found = Verification(engine, Signatures(signatures), keep=keep)
     found.take(engine.made(entries_of(entries), gather, PackRow))
     found.settle()
     return found
-
-
-def chosen(signatures: str) -> Signatures:
-    """The way of checking signatures that ``all`` or ``heads`` names; ``ConfigError`` for any other name."""
-    try:
-        return Signatures(signatures)
-    except ValueError:
-        names = " or ".join(way.value for way in Signatures)
-        raise ConfigError(f"signatures must be {names}, not {signatures!r}") from None
 
 
 def entries_of(entries: DataFrame) -> DataFrame:
@@ -132,6 +112,7 @@ def entries_of(entries: DataFrame) -> DataFrame:
     return fitted(entries, types(EntryRow))
 
 
+@dataclass(eq=False)
 class Verification:
     """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
 
@@ -139,97 +120,82 @@ class Verification:
     follows; None leaves that to Spark.
     """
 
-    segments: Table[SegmentRow]
-    outcomes: Table[OutcomeRow]
+    engine: Engine
+    signatures: Signatures
+    keep: bool = field(default=False, kw_only=True)
+    size: int | None = field(default=None, kw_only=True)
+    segments: Table[SegmentRow] = field(init=False)
+    outcomes: Table[IndexRow] = field(init=False)
+    rejects: Table[Reject] = field(init=False)
+    _at: Mapping[type[Row], Path] = field(init=False, default_factory=dict)  # the folder of the segments, if they stay
 
-    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
-        self.engine = engine
-        self._signatures = signatures
-        self._keep = keep
-        self._size = size
-
-    def read(self, run: Job, splits: list[Split]) -> Table[Reject]:
+    def read(self, run: Job, splits: list[Split]) -> None:
         """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
         run.say_reading(splits)
         step = partial(gather, folder=self.engine.shelf("packs"))
-        packs, rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
+        packs, self.rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
         self.take(packs)
         self.engine.free("packs")
         run.say("looking for paths and forks, log by log")
         self.settle()
-        return rejects
 
     def take(self, packs: Table[PackRow]) -> None:
         """Make the segments of some packs."""
-        self.segments = self._segments(packs, self.engine.shelf("findings"))
+        shelf = None if self._at else self.engine.shelf("findings")  # files that stay hold all bytes themselves
+        step = partial(segmented, signatures=self.signatures, keep=self.keep, folder=shelf)
+        together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self.signatures]))
+        if self.signatures is Signatures.STRICT:
+            (self.segments,) = together.keep(step, SegmentRow, at=self._at)
+            return
+        self.segments, unsure = together.keep(step, SegmentRow, IndexRow)
+        if not unsure.is_empty:  # judge those again whose entries a higher segment of the log may vouch for
+            of_logs = self._every(SegmentRow).among(unsure, LOG).spread(LOG, ("-low",))
+            (settled,) = of_logs.keep(partial(vouched, folder=shelf), SegmentRow)
+            self.segments = self.segments.without(unsure, LOG).union(settled)
+        for place in self._at.values():
+            self.segments = self.segments.kept(place)
 
-    def _segments(
-        self, packs: Table[PackRow], shelf: Path | None, at: Mapping[type[Row], Path] = NOWHERE
-    ) -> Table[SegmentRow]:
-        step = partial(segmented, signatures=self._signatures, keep=self._keep, folder=shelf)
-        together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self._signatures]))
-        if self._signatures is Signatures.STRICT:
-            (made,) = together.keep(step, SegmentRow, at=at)
-            return made
-        made, unsure = together.keep(step, SegmentRow, UnsureRow)
-        return self._settled(made, unsure, partial(vouched, folder=shelf), at)
-
-    def _settled(
-        self, made: Table[SegmentRow], unsure: Table[UnsureRow], step: Step, at: Mapping[type[Row], Path]
-    ) -> Table[SegmentRow]:
-        """The segments, with those judged again whose entries a higher segment of the log vouches for."""
-        if unsure.is_empty:
-            return made
-        (settled,) = made.among(unsure, LOG).spread(LOG, ("-low",)).keep(step, SegmentRow, at=at)
-        return made.without(unsure, LOG).union(settled)
+    def _every(self, table: type[To]) -> Table[To]:
+        """The segments of this verification, and what a state has of the same logs, as rows of another table."""
+        return self.segments.select(table)
 
     def settle(self) -> None:
         """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
-        (self.outcomes,) = (
-            self._summaries().spread(LOG, ("low",), self._tasks(_MERGED_BYTES)).keep(merge_logs, OutcomeRow)
-        )
-
-    def _summaries(self) -> Table[SummaryRow]:
-        """Those of all segments of the logs."""
-        return self.segments.select(SummaryRow)
+        of_logs = self._every(IndexRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
+        (self.outcomes,) = of_logs.keep(merge_logs, IndexRow)
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""
-        return None if self._size is None else min(max(_FEWEST_TASKS, self._size // of_bytes), _MOST_TASKS)
+        return None if self.size is None else min(max(_FEWEST_TASKS, self.size // of_bytes), _MOST_TASKS)
 
     def judged(self) -> Table[JudgedRow]:
         """The segments whose verdicts are new or may have changed."""
-        return self.segments.join(self.outcomes, SEGMENT, JudgedRow)
+        return self.outcomes.join(self.segments, SEGMENT, JudgedRow)
 
     def pronounce(self, folder: Path, step: Step = pronounced, table: type[Row] = Verdict) -> dict[str, int]:
         """Write the verdicts into a new folder; the counts of all verdicts, and how many logs are forked.
 
-        ``step`` makes rows of ``table`` of them, and ``CountsRow``.
+        ``step`` makes rows of ``table`` of them, and ``IndexRow``.
         """
-        _, counts = self.judged().keep(step, table, CountsRow, at={table: folder})
+        _, counts = self.judged().keep(step, table, IndexRow, at={table: folder})
         return self._totals(counts)
 
-    def _totals(self, counts: Table[CountsRow]) -> dict[str, int]:
-        return {**sums(counts), "forks": forked_logs(self.outcomes)}
+    def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
+        return {**sums(counts), "forks": forked_logs(self.outcomes), "rejects": self.rejects.count()}
 
-    def forked(self) -> tuple[Table[Any], Table[OutcomeRow]]:
+    def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments, with entries, among which are those of all forked logs, and their outcomes."""
         return self.segments, self.outcomes
 
 
 def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
     """The sums of some columns of a kept table."""
-    found = dict.fromkeys(names, 0)
-    for batch in table.batches(*names):
-        for name in names:
-            found[name] += int(compute.sum(batch.column(name)).as_py() or 0)
-    return found
+    batches = list(table.batches(*names))
+    return {name: sum(int(compute.sum(batch.column(name)).as_py() or 0) for batch in batches) for name in names}
 
 
 def forked_logs(table: Table[Any]) -> int:
     """How many forked logs a kept table with the columns ``author``, ``log`` and ``forked_at`` has."""
-    found: set[tuple[bytes, int]] = set()
-    for batch in table.batches(*LOG, "forked_at"):
-        forked = batch.filter(batch.column("forked_at").is_valid())
-        found.update(zip(*(forked.column(name).to_pylist() for name in LOG), strict=True))
-    return len(found)
+    rows = (batch.filter(batch.column("forked_at").is_valid()) for batch in table.batches(*LOG, "forked_at"))
+    logs = (zip(*(batch.column(name).to_pylist() for name in LOG), strict=True) for batch in rows)
+    return len({log for of_batch in logs for log in of_batch})

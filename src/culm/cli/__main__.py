@@ -2,6 +2,6 @@
 
 import sys
 
-from culm.cli.command import main
+from culm.cli import main
 
 sys.exit(main())

@@ -41,7 +41,7 @@ SILENT = "who has it uploads nothing"
 """The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
 
 
-# What a mask is about: one of these kinds, the item, and the sizes that are wanted. Plain tuples, because a sweep looks
+# What a mask is about: one of the kinds above, the item, and the sizes that are wanted. Plain tuples, because a sweep looks
 # masks up at each cut.
 Name = tuple[int, int, Sizes]
 Masks = Mapping[Name, int]

@@ -41,8 +41,8 @@ SILENT = "who has it uploads nothing"
 """The reasons in the table ``unserved``: nobody holds it, or only peers whose capacity is 0."""
 
 
-# What a mask is about: one of these kinds, the item, and the sizes that are wanted. Plain tuples, because a sweep looks
-# masks up at each cut.
+# What a mask is about: one of the kinds above, the item, and the sizes that are wanted. It is a plain tuple, because a
+# sweep looks masks up at each cut.
 Name = tuple[int, int, Sizes]
 Masks = Mapping[Name, int]
 # A need while its peers are masks: content, sizes, holders, wanters, reason.

@@ -158,20 +158,6 @@ class LogView:
     strip: Sequence[CoverageNumbers]
 
     @property
-    def name(self) -> str:
-        """The log as the command line writes it."""
-        return f"{author_name(self.log.author)}/{self.log.log_id}"
-
-    @property
-    def troubles(self) -> list[str]:
-        """What is wrong with it, in words."""
-        log = self.log
-        wrong = log.payload_mismatch + log.payload_size_mismatch
-        counts = ((log.unverified, "unverified"), (log.invalid, "invalid"), (wrong, "wrong payloads"))
-        forked = [] if log.forked_at is None else [f"forked at {log.forked_at:,}"]
-        return [*forked, *(f"{count:,} {name}" for count, name in counts if count)]
-
-    @property
     def gaps(self) -> list[tuple[int, int]]:
         """The numbers that are left out of the strip."""
         ends = [0, *(cell.last for cell in self.strip)]

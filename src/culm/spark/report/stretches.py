@@ -126,8 +126,9 @@ def stretches(rows: pa.Table) -> pa.Table:
 
 def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     """Where rows begin that differ from the row before in any of these columns; the first row does."""
-    differs = np.ones(len(columns[0]), np.bool_)
-    differs[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    differs: npt.NDArray[np.bool_] = np.arange(len(columns[0])) == 0
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
     return differs.nonzero()[0]
 
 

@@ -263,6 +263,7 @@ class Inputs:
             self.wanted, self.missing, self.beyond = expected(store, requests)
         self.entries = {entry.hash: entry for entry, _ in [*logs.items, *items, *self.far.items(self.far_entries)]}
         self.requests = folder / "requests.jsonl"
+        self.ranges = sum(not item.is_empty for *_, item in [*requests, *far_requests(self.far)])
         rows: list[dict[str, object]] = [
             {"requester": who, "author": author_text(author), "log_id": log_id, "ranges": write_range(item)}
             for who, author, log_id, item in [*requests, *far_requests(self.far)]
@@ -344,6 +345,7 @@ class TestWithSpark:
         assert {**summary, "made": written["made"]} == written
         counts = [len(items), 1, sum(row["certificate"] for row in items), sum(row["payload"] for row in items)]
         assert counts == [summary[name] for name in ("items", "rejects", "certificates", "payloads")]
+        assert inputs.ranges == summary["ranges"]
         entries = {reason: sum(int(row["entries"]) for row in missing if row["reason"] == reason) for reason in REASONS}
         assert [len(missing), *entries.values()] == [
             summary[name] for name in ("missing_rows", "not_held", "beyond_newest")

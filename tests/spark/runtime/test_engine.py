@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +14,7 @@ from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.output import write_here
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -64,6 +64,32 @@ class Dealt(NamedTuple):
     share: int
 
 
+class Span(NamedTuple):
+    """A row with a span of numbers."""
+
+    key: int
+    first: int
+    last: int
+
+
+class Part(NamedTuple):
+    """Another one."""
+
+    key: int
+    low: int
+    high: int
+
+
+class Met(NamedTuple):
+    """Two of them that overlap."""
+
+    key: int
+    first: int
+    last: int
+    low: int | None
+    high: int | None
+
+
 class Numbered(NamedTuple):
     """A row of a folder with a number."""
 
@@ -110,6 +136,16 @@ class TestTables:
         dealt = found(left.dealt(table(engine, Right, RIGHT[:2]), ["key"], "name", Dealt, "shares", 1))
         assert {(1, "a"), (1, "b"), (2, None), (3, "c")} == {(row.key, row.name) for row in dealt}
         assert all(row.share < (2 if row.key == 1 else 1) for row in dealt)
+
+    def test_spans_that_overlap(self, engine: Engine) -> None:
+        """A join can be for rows whose spans overlap; an outer one keeps the rows that have nobody to overlap with."""
+        spans = table(engine, Span, [Span(1, 5, 9), Span(1, 20, 30), Span(2, 1, 1)])
+        parts = table(engine, Part, [Part(1, 0, 4), Part(1, 5, 7), Part(1, 9, 20)])
+        overlap = ("first", "last", "low", "high")
+        expected = [Met(1, 5, 9, 5, 7), Met(1, 5, 9, 9, 20), Met(1, 20, 30, 9, 20)]
+        assert sorted(expected, key=repr) == found(spans.join(parts, ["key"], Met, overlap=overlap))
+        outer = spans.join(parts, ["key"], Met, outer=True, overlap=overlap)
+        assert sorted([*expected, Met(2, 1, 1, None, None)], key=repr) == found(outer)
 
     def test_steps(self, engine: Engine, tmp_path: Path) -> None:
         """A step gets sorted rows, or batches, and makes tables of several kinds, in memory and in folders."""
@@ -170,10 +206,9 @@ def table(engine: Engine, kind: type[R], rows: list[R]) -> Table[R]:
 def as_they_come(made: Table[R]) -> list[R]:
     """The rows of a table."""
     if isinstance(made, SparkTable):
-        make: Callable[[Iterable[Any]], R] = columns.maker(made.table)
         names = columns.names(made.table)
         rows = frame_of(made).select(*names).collect()
-        return [make(bytes(cell) if isinstance(cell, bytearray) else cell for cell in row) for row in rows]
+        return [made.table(*(bytes(cell) if isinstance(cell, bytearray) else cell for cell in row)) for row in rows]
     return list(rows_of(made))
 
 

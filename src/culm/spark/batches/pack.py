@@ -80,10 +80,12 @@ class Pack:
 
     @classmethod
     def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
-        """Records that were just read: one copy of each, and nothing known of them but ``payload`` and their hashes."""
+        """Records that were just read, at least one: one copy of each, and nothing known of them but ``payload``."""
+        low, high = start[0], end[-1]
+        data, start, end = data[low:high], start - low, end - low  # hashing costs by the bytes that it is given
         copies, nothing = np.ones(len(payload), np.uint32), np.zeros(len(payload), np.uint8)
-        found = digests(data, start, end)
-        return cls(data, start, end, payload, copies, nothing, nothing.copy(), nothing.astype(np.uint16), found)
+        unjudged = nothing, nothing.copy(), nothing.astype(np.uint16)
+        return cls(data, start, end, payload, copies, *unjudged, digests(data, start, end))
 
     @classmethod
     def of_record(cls, record: bytes, payload: int) -> Pack:

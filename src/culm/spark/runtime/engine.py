@@ -81,7 +81,7 @@ class Table(Protocol[R]):
 
         A column that both have is taken from this table; one that neither has is null. ``outer``: with the rows of this
         table that equal none of the other. ``overlap`` names a first and a last column of this table, and then of the
-        other one: only pairs whose spans overlap.
+        other one: only pairs whose spans overlap. The other class needs these columns, too.
         """
 
     def among(self, other: Table[Any], on: Sequence[str]) -> Table[R]:

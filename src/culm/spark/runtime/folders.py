@@ -108,26 +108,25 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
         return
     output = output.absolute()
     aside = output.with_name(f".{output.name}.old")
-    if aside.exists():
-        if output.exists():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.rename(output)
+    _settle(output, aside)
     with staged_folder(output) as staged:
         folder = staged / output.name  # a folder of its own, because only this process may read the staged one
         folder.mkdir()
         yield folder
-        replaces = output.exists()
-        if replaces:
+        if output.exists():
             output.rename(aside)
         try:
             folder.rename(output)
-        except OSError:
-            if replaces:
-                aside.rename(output)
-            raise
-        if replaces:
-            shutil.rmtree(aside, ignore_errors=True)
+        finally:
+            _settle(output, aside)
+
+
+def _settle(output: Path, aside: Path) -> None:
+    """Move earlier results back, or remove them if the new ones have taken their place."""
+    if output.exists():
+        shutil.rmtree(aside, ignore_errors=True)
+    elif aside.exists():
+        aside.rename(output)
 
 
 # -- elsewhere ------------------------------------------------------------------------------------------------------

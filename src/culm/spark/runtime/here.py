@@ -59,9 +59,9 @@ class HereTable(Table[R]):
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
 
         def joined() -> pa.Table:
-            mine = whole_of(self).append_column("#", [np.arange(len(whole_of(self)))])
-            kind = "left outer" if outer else "inner"
-            found = mine.join(whole_of(other).select([*on, *theirs]), [*on], join_type=kind)
+            mine, kind = whole_of(self), "left outer" if outer else "inner"
+            numbered = mine.append_column("#", [np.arange(len(mine))])
+            found = numbered.join(whole_of(other).select([*on, *theirs]), [*on], join_type=kind)
             if overlap is not None:
                 first, last, low, high = map(compute.field, overlap)
                 found = found.filter(low.is_null() | ((first <= high) & (low <= last)))
@@ -70,7 +70,7 @@ class HereTable(Table[R]):
         return self._made(into, joined)
 
     def among(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:
-        others = cache(lambda: whole_of(other))
+        others = cache(lambda: whole_of(other).select([*on]))
         return self.filtered(on, lambda found: _is_among(found, others(), on))
 
     def without(self, other: Table[Any], on: Sequence[str]) -> HereTable[R]:

@@ -139,7 +139,7 @@ async def test_a_view_that_is_kept() -> None:
 async def test_a_full_buffer() -> None:
     """A peer that sends faster than its bytes are taken has to wait; what TLS hands on meanwhile has room, too."""
     reader, transport = await direct()
-    data = random.Random(1).randbytes(1_200_000)
+    data, sent = random.Random(1).randbytes(1_200_000), 0
     for size in (16 * 1024, 512 * 1024):  # The buffer is a small one as long as the peer has said little.
         sent = 0
         while not transport.is_paused:

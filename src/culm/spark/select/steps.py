@@ -114,7 +114,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
 def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
     """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        segment = judged(row)
+        segment = judged(SegmentRow(*row[:3], 0, 0, row.summary, row.findings, None, row.outcome))
         verified = segment.verdict == 0
         if verified.any():
             verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))

@@ -185,6 +185,16 @@ class TestTables:
         assert [every[0]] == found(engine.load(folders[:1], Numbered, "number").where("name"))
         assert [] == found(engine.load([], Numbered, "number"))
 
+    def test_a_folder_that_is_freed(self, engine: Engine) -> None:
+        """A table that is kept after a folder was freed takes the place of no other table."""
+        if (shelf := engine.shelf("packs")) is not None:
+            shelf.mkdir(parents=True)
+        one, other = [Left(1, "one", 1)], [Left(2, "other", 2)]
+        first = table(engine, Left, one).kept()
+        engine.free("packs")
+        second = table(engine, Left, other).kept()
+        assert (one, other) == (found(first), found(second))
+
 
 def in_order(rows: Iterable[Left]) -> Iterator[Sum]:
     """The amounts in the order in which the rows of a task come, numbered; those of a key are in one task."""

@@ -61,9 +61,9 @@ class Increment(Verification):
         self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
         if self._state.generations:
             near = packs.select(IndexRow).union(self._live).spread(BLOCK)
-            rule = partial(_apart, heads=self.signatures is Signatures.HEADS)
-            (self._stay,) = near.keep(rule, IndexRow)
-            again = self._live.without(self._stay, SEGMENT)
+            rule = partial(_told_apart, heads=self.signatures is Signatures.HEADS)
+            (known,) = near.keep(rule, IndexRow)
+            self._stay, again = known.where("generation"), known.where("previous")
             packs = packs.union(self._state.segments(self.engine, again, SegmentRow).map(reloaded, PackRow))
         super().take(packs)
 
@@ -95,8 +95,10 @@ class Increment(Verification):
         return self._state.with_next().forked(self.engine)
 
 
-def _apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
-    """The segments that no pack of their block overlaps. Rows come sorted by block; those of packs have no ``made``.
+def _told_apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
+    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
+
+    Segments that stay keep their ``generation``. Those that are merged with packs leave it, and have ``previous``.
 
     With ``heads`` packs overlap all segments of their block, because which signatures count depends on the whole
     block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the
@@ -109,7 +111,9 @@ def _apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
         for row in old:
             near = row.low <= high and (row.high or 0) >= low
             touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
-            if not (touched or (heads and row.summary and Summary.decode(row.summary).unsigned)):
+            if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
+                yield row._replace(generation=None, previous=row.outcome)
+            else:
                 yield row
 
 

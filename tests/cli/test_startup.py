@@ -60,7 +60,7 @@ def test_a_check_needs_little(tmp_path: Path) -> None:
     )
     file.write_bytes(EntryProof((entry,), 1).encode())
     loaded = loaded_by(tmp_path, "check", str(file))
-    ours, threads = {"culm.store", "culm.node"}, {"asyncio", "concurrent.futures", "sqlite3"}
+    ours, threads = {"culm.store", "culm.node"}, {"asyncio", "concurrent.futures", "queue", "sqlite3", "threading"}
     slow = {"dataclasses", "inspect", "json", "logging", "nacl.signing", "pathlib", "secrets", "shutil", "textwrap"}
     assert "culm.bamboo.entryproof" in loaded
     assert (ours | threads | slow) & loaded == set()

@@ -160,21 +160,21 @@ def test_turns() -> None:
 
 
 def test_credit_comes_back_when_that_is_urgent() -> None:
-    """Credit is given back as soon as it is at least what the peer has left."""
-    one, other = pair(credit=1000)
-    one.write(1, bytes(400))
+    """Credit is given back as soon as it is at least a sixteenth of what the peer has left."""
+    one, other = pair(credit=1700)
+    one.write(1, bytes(100))
     received(other, one.data_to_send())
-    other.consumed(1, 400)
-    assert other.data_to_send() == b""
-    one.write(1, bytes(200))
-    received(other, one.data_to_send())
-    other.consumed(1, 100)
-    assert other.data_to_send() == packet(0, 1, 500)
-    assert other.streams[1].granted == 900
-    other.consumed(1, 899)
+    other.consumed(1, 99)
     assert other.data_to_send() == b""
     other.consumed(1, 1)
-    assert other.data_to_send() == packet(0, 1, 900)
+    credit = other.data_to_send()
+    assert credit == bytes.fromhex("000164")
+    assert received(one, credit) == []
+    assert other.streams[1].granted == 1700
+    one.write(1, bytes(1700))
+    received(other, one.data_to_send())
+    other.consumed(1, 1)  # It has nothing left, so a single byte is urgent.
+    assert other.data_to_send() == bytes.fromhex("000101")
 
 
 def test_ends() -> None:

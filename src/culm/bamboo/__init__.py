@@ -3,11 +3,12 @@
 Specification: docs/specs/bamboo.md.
 """
 
+from typing import TYPE_CHECKING
+
 from culm.bamboo.audit import ForkFinding, LogAuditor, audit
 from culm.bamboo.decimal import read_u64
 from culm.bamboo.entry import MAX_ENTRY_BYTES, Entry
 from culm.bamboo.forks import ForkCase, ForkProof, contradiction
-from culm.bamboo.hashing import PayloadHasher
 from culm.bamboo.identity import Identity
 from culm.bamboo.lipmaa import certificate_pool, has_lipmaalink, linkers, lipmaa, path, spine
 from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
@@ -21,6 +22,9 @@ from culm.bamboo.verification import (
     start_checking,
 )
 from culm.bamboo.yamf import YAMF_BYTES, decode_yamf, yamf_hash
+
+if TYPE_CHECKING:
+    from culm.bamboo.hashing import PayloadHasher
 
 __all__ = [
     "MAX_ENTRY_BYTES",
@@ -54,3 +58,12 @@ __all__ = [
     "start_checking",
     "yamf_hash",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """``PayloadHasher`` is imported at its first use: it brings threads, and who checks a proof needs none."""
+    if name != "PayloadHasher":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from culm.bamboo import hashing  # noqa: PLC0415 - see above
+
+    return hashing.PayloadHasher

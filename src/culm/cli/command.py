@@ -37,7 +37,7 @@ EXIT_DATA, EXIT_CALL, EXIT_NETWORK, EXIT_INTERRUPTED = 1, 2, 3, 130
 _HELP_WIDTH = 100  # columns of a help text, so that most commands take one line
 # Look for garbage after so many new objects, not after 700: a batch has thousands, and none of them is garbage yet.
 _COLLECT_AT = 20_000
-_NO_COMMAND = re.compile(r"argument COMMAND: invalid choice: (.*) \(choose from ", re.DOTALL)
+_NO_COMMAND = r"argument COMMAND: invalid choice: (.*) \(choose from "
 
 
 class _Parser(argparse.ArgumentParser):
@@ -90,7 +90,7 @@ class _Parser(argparse.ArgumentParser):
         return True
 
     def error(self, message: str) -> NoReturn:
-        if (unknown := _NO_COMMAND.match(message)) is not None:
+        if (unknown := re.match(_NO_COMMAND, message, re.DOTALL)) is not None:
             from difflib import get_close_matches  # noqa: PLC0415 - only a mistyped command needs it
 
             meant = get_close_matches(unknown[1].strip("'"), [*self.commands, "help"], 1)

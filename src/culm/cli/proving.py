@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from culm.bamboo import PayloadHasher
 from culm.bamboo.decimal import size_text
 from culm.bamboo.entryproof import MAX_PROOF_BYTES, EntryProof
 from culm.bamboo.yamf import YAMF_PREFIX
@@ -104,6 +103,8 @@ def _pieces(first: bytes, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def _compare(proof: EntryProof, pieces: Iterator[bytes], problem: str) -> None:
+    from culm.bamboo import PayloadHasher  # noqa: PLC0415 - brings threads, which a proof without a payload needs not
+
     hasher = PayloadHasher()
     for piece in pieces:
         hasher.update(piece)

@@ -43,7 +43,7 @@ class Connection(UntimedConnection[Event]):
         self._mux = Multiplexer({CONTROL: Stream(credit=INFINITE, granted=INFINITE), DATA: Stream()})
         self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
         self._setup_sent = False
-        self._rests = False  # That we have nothing more to send is to be said.
+        self._rests = self._peer_rests = False  # That a side has nothing more to send is to be said, or to be told.
         self._data_in = 0  # bytes that came on the data channel
         self._consumed = 0  # those of them that the peer has credit for again
 
@@ -61,6 +61,9 @@ class Connection(UntimedConnection[Event]):
                 events += self.endpoint.go_on()
             else:
                 self._take_all(data, events)
+            if self._peer_rests and not self.has_more:  # Not before: what it has sent is not all dealt with.
+                self._peer_rests = False
+                events.append(Rested())
         except RemoteProtocolError as error:
             failure = error
             events += self.endpoint.take_events()
@@ -89,10 +92,11 @@ class Connection(UntimedConnection[Event]):
                     # Items that came along with a fault of the control channel are as good as those before it.
                     failure = self._control_fault(piece, events) or failure
                 case Received(_, piece):
+                    self._peer_rests = False
                     self._data_in += len(piece)
                     events += self.endpoint.receive_data(piece)
                 case Asked(stream) if stream == DATA:
-                    events.append(Rested())
+                    self._peer_rests = True
                 case Answered():
                     self.answers += 1
                 case Closed(int()):

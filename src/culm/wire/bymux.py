@@ -17,7 +17,8 @@ here neither side creates any: a peer that does so breaks the protocol.
 
 ``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive``, bytes for it come out of
 ``data_to_send``. The reader of a stream reports by ``consumed`` how many of the bytes it has processed. Their credit
-goes back in few large packets: when it is at least what the peer has left, so that the peer never runs dry meanwhile.
+goes back in few large packets: when it is at least a sixteenth of what the peer may still have left. It must not be
+much more, because the peer stands still while its credit is on the way.
 """
 
 from collections import deque
@@ -35,6 +36,7 @@ INFINITE = MAX_U64  # credit without a limit; a real count never reaches it
 PACKET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 17  # header, stream id of 8 bytes, number of 8 bytes
 _GLOBAL = 0x10
+_TIMES = 16  # what the peer has left at most, counted in what is given back
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,7 @@ class Multiplexer:
         if stream is None or STOP_READ in stream.sent or stream.granted == INFINITE:
             return
         stream.to_grant += amount
-        if stream.to_grant >= max(1, stream.granted):
+        if stream.to_grant * _TIMES >= max(1, stream.granted):
             self.grant(stream_id, stream.to_grant)
             stream.to_grant = 0
 

@@ -312,3 +312,25 @@ def test_a_node_says_once_that_it_has_sent_all(peers: list[ProposalPeer]) -> Non
         await asyncio.gather(task, return_exceptions=True)
 
     run(main)
+
+
+def test_a_node_without_credit_has_not_sent_all(peers: list[ProposalPeer]) -> None:
+    """What waits for the peer's credit is still to be sent: the ping comes behind it, and not before."""
+    alice, *_ = peers
+    alice.store.add(LOG.items(LOG.entries[:2]))
+
+    async def main() -> None:
+        near, far = await stream_pair()
+        session = alice.session(near)
+        rogue = Rogue(far)
+        heard = Heard(rogue)
+        task = asyncio.create_task(session.run())
+        rogue.send(hand.SAFE + hand.GRANTS[:5] + hand.control(hand.REQUEST_1_FOR_EVER))  # credit for proposals alone
+        await asyncio.sleep(1)
+        assert b"\x40\x01" not in heard.bytes
+        rogue.send(hand.GRANTS[5:])
+        await until(lambda: heard.bytes.endswith(hand.P2 + b"\x40\x01"))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)

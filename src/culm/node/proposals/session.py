@@ -175,7 +175,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             self.connection.close()
         more = self.connection.respond(self.driver.write_bytes)
         self.stats.entries_sent = self._endpoint.sender.entries_sent
-        self._rests = has_stored and self.asker.is_done and not more
+        self._rests = has_stored and self.asker.is_done and not self._endpoint.sender.turns
         if self._rests and not self._rest_said and self._farewell_at is None:
             self._rest_said = True
             self.connection.rest()

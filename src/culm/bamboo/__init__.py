@@ -3,13 +3,13 @@
 Specification: docs/specs/bamboo.md.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from culm.bamboo.audit import ForkFinding, LogAuditor, audit
 from culm.bamboo.decimal import read_u64
 from culm.bamboo.entry import MAX_ENTRY_BYTES, Entry
 from culm.bamboo.forks import ForkCase, ForkProof, contradiction
-from culm.bamboo.identity import Identity
 from culm.bamboo.lipmaa import certificate_pool, has_lipmaalink, linkers, lipmaa, path, spine
 from culm.bamboo.varu64 import MAX_U64, decode_varu64, encode_varu64
 from culm.bamboo.verification import (
@@ -25,6 +25,7 @@ from culm.bamboo.yamf import YAMF_BYTES, decode_yamf, yamf_hash
 
 if TYPE_CHECKING:
     from culm.bamboo.hashing import PayloadHasher
+    from culm.bamboo.identity import Identity
 
 __all__ = [
     "MAX_ENTRY_BYTES",
@@ -59,11 +60,11 @@ __all__ = [
     "yamf_hash",
 ]
 
+_LATER = {"Identity": "identity", "PayloadHasher": "hashing"}
+
 
 def __getattr__(name: str) -> object:
-    """``PayloadHasher`` is imported at its first use: it brings threads, and who checks a proof needs none."""
-    if name != "PayloadHasher":
+    """What is imported at its first use: it brings threads or libsodium, and who checks a proof may need neither."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from culm.bamboo import hashing  # noqa: PLC0415 - see above
-
-    return hashing.PayloadHasher
+    return getattr(import_module(f"culm.bamboo.{_LATER[name]}"), name)

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache
 from math import ceil
+from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
-from nacl.bindings import crypto_sign_open
 from nacl.exceptions import BadSignatureError
 
 from culm import native
@@ -58,10 +58,18 @@ def is_authentic(entry: Entry) -> bool:
 def is_signed(encoded: bytes, author: bytes) -> bool:
     """``is_authentic`` for the bytes of an entry (author's 32 bytes given), for callers without an ``Entry`` object."""
     try:
-        crypto_sign_open(encoded[-SIGNATURE_BYTES:] + encoded[:-SIGNATURE_BYTES], author)
+        _libsodium().crypto_sign_open(encoded[-SIGNATURE_BYTES:] + encoded[:-SIGNATURE_BYTES], author)
     except BadSignatureError:
         return False
     return True
+
+
+@cache
+def _libsodium() -> ModuleType:
+    """libsodium, loaded with the first signature that is checked by itself: that takes as long as a batch of fifty."""
+    from nacl import bindings  # noqa: PLC0415 - see above
+
+    return bindings
 
 
 def check_signature(entry: Entry) -> None:

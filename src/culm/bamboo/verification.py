@@ -66,7 +66,7 @@ def is_signed(encoded: bytes, author: bytes) -> bool:
 
 @cache
 def _libsodium() -> ModuleType:
-    """libsodium, loaded with the first signature that is checked by itself: that takes as long as a batch of fifty."""
+    """libsodium, loaded with the first signature that is checked by itself: batches of the native core need none."""
     from nacl import bindings  # noqa: PLC0415 - see above
 
     return bindings

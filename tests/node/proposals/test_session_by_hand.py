@@ -293,14 +293,9 @@ def test_news_behind_a_rest(peers: list[ProposalPeer]) -> None:
 def test_a_node_says_once_that_it_has_sent_all(peers: list[ProposalPeer]) -> None:
     """The ping comes behind the last entry, once for a proposal, and not again for news."""
     alice, *_ = peers
-    alice.store.add(LOG.items(LOG.entries[:2]))
 
-    async def main() -> None:
-        near, far = await stream_pair()
-        session = alice.session(near)
-        rogue = Rogue(far)
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
         heard = Heard(rogue)
-        task = asyncio.create_task(session.run())
         rogue.send(hand.SAFE + hand.GRANTS + hand.control(hand.REQUEST_1_FOR_EVER))
         await until(lambda: heard.bytes.endswith(hand.P2 + b"\x40\x01"))
         await alice.on_its_thread(alice.store.add, LOG.items(LOG.entries[2:4]))
@@ -308,29 +303,32 @@ def test_a_node_says_once_that_it_has_sent_all(peers: list[ProposalPeer]) -> Non
         await until(lambda: heard.bytes.endswith(hand.P4))
         await asyncio.sleep(0.5)
         assert 1 == heard.bytes.count(b"\x40\x01")
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
-    run(main)
+    run(lambda: served(alice, talk))
 
 
 def test_a_node_without_credit_has_not_sent_all(peers: list[ProposalPeer]) -> None:
     """What waits for the peer's credit is still to be sent: the ping comes behind it, and not before."""
-    alice, *_ = peers
-    alice.store.add(LOG.items(LOG.entries[:2]))
 
-    async def main() -> None:
-        near, far = await stream_pair()
-        session = alice.session(near)
-        rogue = Rogue(far)
+    async def talk(rogue: Rogue, _: ProposalSession) -> None:
         heard = Heard(rogue)
-        task = asyncio.create_task(session.run())
         rogue.send(hand.SAFE + hand.GRANTS[:5] + hand.control(hand.REQUEST_1_FOR_EVER))  # credit for proposals alone
         await asyncio.sleep(1)
         assert b"\x40\x01" not in heard.bytes
         rogue.send(hand.GRANTS[5:])
         await until(lambda: heard.bytes.endswith(hand.P2 + b"\x40\x01"))
+
+    run(lambda: served(peers[0], talk))
+
+
+async def served(peer: ProposalPeer, talk: Callable[[Rogue, ProposalSession], Any]) -> None:
+    """A session of a peer that holds entries 1 and 2 of the example log, with what ``talk`` writes to it."""
+    peer.store.add(LOG.items(LOG.entries[:2]))
+    near, far = await stream_pair()
+    session = peer.session(near)
+    task = asyncio.create_task(session.run())
+    try:
+        await talk(Rogue(far), session)
+    finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-    run(main)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+from hashlib import blake2b
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import pytest
 from nacl.bindings import crypto_core_ed25519_add
@@ -154,3 +156,21 @@ def test_bad_ones_cost_little(case: str) -> None:
         ratios.append((middle - start) / (time.thread_time() - middle))
 
     assert 1.5 >= sorted(ratios)[3]
+
+
+@with_core
+def test_pieces_are_hashed_as_hashlib_does() -> None:
+    """BLAKE2b of pieces of any lengths, asked for in between, and none at all; CRC-32 from any value on."""
+    assert native.core is not None
+    rng = random.Random(5)
+    for _ in rounds(30):
+        pieces = [rng.randbytes(rng.choice((0, 1, 127, 128, 129, 5000))) for _ in range(rng.randrange(6))]
+        mine, right = native.core.Blake2b(), blake2b()
+        assert mine.digest() == right.digest()
+        for piece in pieces:
+            mine.update(piece)
+            right.update(piece)
+            assert mine.digest() == right.digest()
+            before = rng.getrandbits(32)
+            assert native.core.crc32(piece, before) == crc32(piece, before)
+            assert native.core.crc32(piece) == crc32(piece)

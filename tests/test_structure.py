@@ -29,7 +29,7 @@ ALLOWED = {
     "ranges": {"types", "errors", "bamboo"},
     "negentropy": {"errors", "bamboo", "native"},
     "session": {"types", "errors", "bamboo", "ranges", "wire"},
-    "store": {"types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
+    "store": {"native", "types", "errors", "bamboo", "ranges", "transfer", "negentropy", "staging"},
     "sealing": {"bamboo", "errors", "store", "types", "wire"},
     "testing": {"app", "bamboo", "errors", "node", "store", "types"},
     "spark": {

@@ -10,12 +10,13 @@ pub mod columns;
 pub mod entries;
 pub mod fingerprints;
 pub mod lzfoo;
+pub mod payloads;
 pub mod signatures;
 
 use signatures::{NoRandomBits, SIGNATURE_BYTES, Signed};
 
 /// What `culm.native` expects; counts up when a function changes its meaning.
-const INTERFACE: u32 = 5;
+const INTERFACE: u32 = 6;
 /// Where an entry has its author: docs/specs/bamboo.md, "Entries".
 const AUTHOR: std::ops::Range<usize> = 1..33;
 
@@ -45,6 +46,7 @@ fn culm_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("INTERFACE", INTERFACE)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     lzfoo::add(module)?;
+    payloads::add(module)?;
     module.add_function(wrap_pyfunction!(fingerprints::fingerprints, module)?)?;
     columns::add(module)?;
     module.add_function(wrap_pyfunction!(accepted, module)?)

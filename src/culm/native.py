@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 5  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 6  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -62,6 +62,12 @@ class Core(Protocol):
     def digests(self, data: bytes | memoryview, starts: bytes, ends: bytes, /) -> bytes:
         """The BLAKE2b-512 hashes of these records, 64 bytes each; ``ValueError`` if one is outside of ``data``."""
 
+    def Blake2b(self) -> "Blake2b":  # noqa: N802 - a class of the core
+        """BLAKE2b-512 of nothing yet."""
+
+    def crc32(self, data: bytes, before: int = 0, /) -> int:
+        """As ``zlib.crc32``."""
+
     def fingerprints(self, sums: bytes, low: bytes, high: bytes, /) -> bytes:
         """The fingerprints (16 bytes each) of ranges of a sealed set.
 
@@ -74,6 +80,16 @@ class Core(Protocol):
 
     def LZFooEncoder(self, window: int, /) -> "LZFooEncoder":  # noqa: N802 - a class of the core
         """An encoder that remembers the last ``window`` bytes of its input."""
+
+
+class Blake2b(Protocol):
+    """As that of ``hashlib``, for pieces that are ``bytes``."""
+
+    def update(self, piece: bytes, /) -> None:
+        """Hash the next piece. ``RuntimeError`` if another thread is just doing so."""
+
+    def digest(self) -> bytes:
+        """The hash of all pieces so far: 64 bytes."""
 
 
 class LZFooDecoder(Protocol):

@@ -448,6 +448,50 @@ def test_small_responses_overtake_large_payloads() -> None:
     assert received < 1_500_000
 
 
+@pytest.mark.slow
+def test_the_window_grows_until_news_come() -> None:
+    """The window is 1 MiB at first, 4 MiB while one payload comes alone, and short once news came beside it."""
+    large, news = build_log(1, payload_size=50_000_000), build_log(2, seed=2)
+    pair = holders(large, b=1)
+    windows = [pair.a.connection.ours.window]
+    for log, interval in ((large, Single(1, 0, 0)), (news, EVERYTHING)):
+        pair.a.connection.request(*key(log), interval)
+
+    def transfer(bytes_in_all: int) -> None:
+        while sum(len(event.data) for event in pair.a.events if isinstance(event, PayloadReceived)) < bytes_in_all:
+            pair.step(pair.a, pair.b)
+            pair.step(pair.b, pair.a)
+            windows.append(pair.a.connection.ours.window)
+
+    transfer(40_000_000)
+    assert (windows[0], max(windows)) == (1 << 20, 4 << 20)
+    for seq in (1, 2):
+        pair.b.put_log(news, [seq], [seq])
+        pair.step(pair.b, pair.a)
+    transfer(44_000_000)
+    windows.clear()
+    transfer(45_000_000)
+    assert max(windows) < 1 << 20
+    pair.settle()
+    assert {("p", 1), ("m", 2), ("p", 2)} <= set(pair.a.items)
+
+
+@pytest.mark.slow
+def test_a_payload_beside_another_is_no_news() -> None:
+    """Two large payloads that come in turns do not make the window short."""
+    logs = [build_log(1, payload_size=12_000_000, seed=seed) for seed in (1, 2)]
+    pair = holders(logs[0], b=1)
+    pair.b.put_log(logs[1], [1], [1])
+    for log in logs:
+        pair.a.connection.request(*key(log), Single(1, 0, 0))
+    windows = [pair.a.connection.ours.window]
+    while len(pair.a.ended()) < len(logs):
+        pair.step(pair.a, pair.b)
+        pair.step(pair.b, pair.a)
+        windows.append(pair.a.connection.ours.window)
+    assert max(windows) > 3 << 20
+
+
 class Asked(MemoryStore):
     """Counts how often it is asked what it holds of a log."""
 

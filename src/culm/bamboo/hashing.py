@@ -21,9 +21,10 @@ from threading import Lock, Thread, local
 from culm.bamboo.entry import Entry
 from culm.bamboo.verification import check_payload_digest
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.native import core
 
 _LARGE = 32 * 1024  # Bytes of a piece from which on handing it over costs less than is won: a quarter of its hashing.
-_MOST_WAITING = 1024 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
+_MOST_WAITING = 4096 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
 
 
 class PayloadHasher:
@@ -35,7 +36,7 @@ class PayloadHasher:
     __slots__ = ("_hashed", "_later", "_lock", "_state", "_waiting", "size")
 
     def __init__(self) -> None:
-        self._state = blake2b()
+        self._state = core.Blake2b() if core else blake2b()
         self._waiting: deque[bytes] = deque()  # Pieces that come next.
         self._lock = Lock()  # Held by the thread that hashes just now.
         self._hashed = 0  # Bytes that were hashed later.
@@ -43,10 +44,11 @@ class PayloadHasher:
         self.size = 0
 
     def update(self, piece: bytes | bytearray | memoryview) -> None:
-        """Add the next piece. Only ``bytes`` are hashed later, because others can change meanwhile."""
+        """Add the next piece."""
+        piece = bytes(piece)  # Others than these can change before they are hashed.
         self.size += len(piece)
         waiting = self._later - self._hashed
-        if type(piece) is bytes and len(piece) >= _LARGE and waiting + len(piece) <= _MOST_WAITING:
+        if len(piece) >= _LARGE and waiting + len(piece) <= _MOST_WAITING:
             self._later += len(piece)
             self._waiting.append(piece)
             _handed.size += len(piece)

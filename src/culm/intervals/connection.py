@@ -56,7 +56,7 @@ class Connection(UntimedConnection[Event]):
         histories = Histories(self.limits.logs, self._logs_in_use)
         self.theirs = TheirSide(source, self._outbox, histories, self.limits, stateless=stateless)
         asked, window = self.limits.asked, self.limits.window
-        self.ours = OurSide(source, self._outbox, histories, full_window=window, most_open=asked)
+        self.ours = OurSide(source, self._outbox, histories, most_window=window, most_open=asked)
         self._takes: dict[type[messages.Message], Callable[[Any], None]] = {
             messages.Eager: self.ours.take_eager,
             messages.Lazy: self.ours.take_lazy,

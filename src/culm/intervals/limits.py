@@ -21,6 +21,6 @@ class Limits:
         1024  # A request that waits for news takes a kilobyte or two, so a peer costs a few megabytes at most.
     )
     asked: int = 4096  # For the same reason. No peer that follows these limits gives credit for so many.
-    window: int = 1024 * 1024  # Enough to keep a fast link busy while a batch is stored; what a peer may make us hold.
+    window: int = 4096 * 1024  # Enough to keep a fast link busy while a batch is stored; what a peer may make us hold.
     chunk: int = 256 * 1024  # Long enough that turns cost little, short enough that news wait for one chunk only.
     logs: int = 4096  # To forget one costs sending its entries again where they would have been confirmed.

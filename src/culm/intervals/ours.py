@@ -7,6 +7,10 @@ changes, so that a response of a thousand messages names its request once.
 of item data: a window that shrinks with each eager message and is refilled when the owner has dealt with the data.
 So a peer can never make us hold more than a window, however fast it sends. A peer may grant more requests than anybody
 needs, and each that is open takes memory on our side. So we use no more of its credit than ``most_open`` allows.
+
+*How large is the window?* Whatever is in flight is in front of the news that come up. A large payload alone is fastest
+with much in flight, and news beside one are soonest with little. So the window is short when news have come while a
+payload was under way, and grows with the bytes that come without any.
 """
 
 from culm.bamboo import MAX_U64, Entry, PayloadHasher
@@ -22,6 +26,11 @@ from culm.intervals.requester import OurRequest
 from culm.intervals.states import OurEvent, Ours
 from culm.transfer import Source
 
+_SHORT_WINDOW = 256 * 1024  # While news come beside a payload: enough that parsing and storing overlap.
+_CALM_TIMES = 8  # So many bytes in a row come without such news for each byte of the window.
+_FIRST_CALM = 8 * 1024 * 1024  # As if so many had come before the first.
+_NEWS_BYTES = 32 * 1024  # Fewer, in the middle of another request's payload, are news.
+
 
 class OurSide:
     """Our requests, by id in ``requests``, at most ``most_open`` of them at once.
@@ -32,7 +41,7 @@ class OurSide:
     """
 
     def __init__(
-        self, source: Source, outbox: Outbox, histories: Histories, *, full_window: int, most_open: int
+        self, source: Source, outbox: Outbox, histories: Histories, *, most_window: int, most_open: int
     ) -> None:
         self.requests: dict[int, OurRequest] = {}
         self._granted = 0
@@ -42,7 +51,10 @@ class OurSide:
         self._source = source
         self._outbox = outbox
         self._histories = histories
-        self._full_window = full_window
+        self._most_window = most_window
+        self._calm = _FIRST_CALM
+        self._in_payload: int | None = None  # the request whose payload has begun and goes on
+        self._is_short = False  # the eager message that was read last
         self.active = 0
         self.body = 0
 
@@ -111,8 +123,9 @@ class OurSide:
 
         Not before half of it is used up, because small grants cost more bytes and wake-ups than they are worth.
         """
-        amount = self._full_window - self.window
-        if amount * 2 >= self._full_window:
+        full = min(self._most_window, max(_SHORT_WINDOW, self._calm // _CALM_TIMES))
+        amount = full - self.window
+        if amount * 2 >= full:
             self.window += amount
             self._outbox.send(ResponseCredit(amount))
 
@@ -175,6 +188,8 @@ class OurSide:
         ours = self._progressing(message.start)
         ours.check_eager()
         self.window -= message.count
+        self._calm += message.count
+        self._is_short = message.count < _NEWS_BYTES
         self.body = message.count
         if not message.count:
             self.take_body(memoryview(b""))
@@ -184,10 +199,20 @@ class OurSide:
         ours = self.requests[self.active]
         ours.take(data, self._outbox.events)
         self.body -= len(data)
+        self._watch_for_news(ours)
         if ours.is_at_end:
             if self.body:
                 raise RemoteProtocolError("the peer sent bytes beyond the end of the interval")
             self._over(ours, None)
+
+    def _watch_for_news(self, ours: OurRequest) -> None:
+        """See whether a short answer has come whole while the payload of another request is under way."""
+        if ours.payload_left:
+            self._in_payload = self.active
+        elif self._in_payload == self.active:
+            self._in_payload = None
+        elif self._in_payload is not None and self._is_short and not (self.body or ours.awaits_payload):
+            self._calm = 0
 
     def take_lazy(self, message: Lazy) -> None:
         """Items are announced or confirmed."""
@@ -211,6 +236,8 @@ class OurSide:
     def _over(self, ours: OurRequest, reason: Reason | None, proof: tuple[Entry, ...] = ()) -> None:
         request_id = ours.request.id
         ours.abandon_part()
+        if self._in_payload == request_id:
+            self._in_payload = None
         del self.requests[request_id]
         self._outbox.events.append(Ended(request_id, reason, ours.index, ours.next_seq, proof))
         if ours.succession is not None:

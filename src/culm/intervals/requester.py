@@ -247,6 +247,11 @@ class OurRequest(Progress):
         """Bytes that are to come of the payload under way; 0 if none is."""
         return self._entry.size - self.offset if self._entry is not None and self.offset else 0
 
+    @property
+    def awaits_payload(self) -> bool:
+        """Whether the payload of the entry that came last is still to come, or a part of it."""
+        return self._entry is not None
+
     def _payload_entry(self, seq: int) -> Entry:
         """Whose payload comes next: the entry that came before it, or one that we hold."""
         if self._entry is None or self._entry.seq != seq:

@@ -51,7 +51,7 @@ _SHORT, _LONG = 0.005, 0.02
 _LEAST_WRITE, _FIRST_WRITE = 16 * 1024, 64 * 1024
 _SEVERAL = 4  # pieces
 
-_READ_BYTES = 512 * 1024  # Taken at once: enough for a fast link, and little memory for a session.
+_READ_BYTES = 1024 * 1024  # Taken at once: enough for a fast link, and little memory for a session.
 _MOST_UNSENT = 1024 * 1024  # Stop reading when the peer has not taken so many bytes: it may not make us queue more.
 _CHECK_SECONDS = 0.25  # Between two looks of the watch: its times are seconds, so a quarter of one is exact enough.
 

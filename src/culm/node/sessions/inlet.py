@@ -17,10 +17,10 @@ from weakref import ref
 
 from culm.types import Buffer
 
-_BYTES = 512 * 1024  # Of a buffer: enough to keep a fast link busy, so that each turn has much to parse.
+_BYTES = 1024 * 1024  # Of a buffer: enough to keep a fast link busy, so that each turn has much to parse.
 _FEW_BYTES = 16 * 1024  # Of the buffer of a peer that said little the last time.
 _LEAST_ROOM = 1024  # Bytes of a buffer that are left when reading pauses. TLS may hand on what it has already.
-_KEPT = 8  # Buffers that wait to serve again: so many peers rarely send at the same moment.
+_KEPT = 4  # Buffers that wait to serve again: so many peers rarely send at the same moment.
 
 _free: list[bytearray] = []
 

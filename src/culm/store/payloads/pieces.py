@@ -7,11 +7,12 @@ database, because a file for each would cost more than it saves: a directory ent
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from zlib import crc32
+from collections.abc import Callable, Iterable, Iterator
+from zlib import crc32 as zlib_crc32
 
 from culm.bamboo import PayloadHasher
 from culm.errors import StoreDamaged
+from culm.native import core
 from culm.store.database import Database, translated_errors
 from culm.store.rows import COUNT, TEXT, all_rows
 from culm.store.schema import PayloadState
@@ -23,6 +24,9 @@ SUMMED_BYTES = LARGE_BYTES
 """The bytes of a large payload that have one checksum. Smaller payloads need none: their hash covers as few bytes."""
 SUM_BYTES = 4
 """Of a checksum."""
+
+crc32: Callable[[bytes, int], int] = core.crc32 if core else zlib_crc32
+"""The checksum of bytes behind others that have one; 0 in front of the first."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -96,7 +100,7 @@ class PieceSums:
 
     def update(self, piece: Buffer) -> None:
         """Add the next bytes."""
-        rest = memoryview(piece)
+        rest = bytes(piece)
         while rest:
             part = rest[: SUMMED_BYTES - self._size % SUMMED_BYTES]
             self._open = crc32(part, self._open)

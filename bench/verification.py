@@ -18,6 +18,7 @@ from nacl.signing import VerifyKey
 from bench.harness import Figure, in_turns, median_rate, median_ratio, say
 from bench.limits import rust_program
 from culm.bamboo import Entry, LogAuditor, are_authentic, check_ahead
+from culm.bamboo.many import entries_apart
 from culm.store import SQLiteStore
 from culm.store.exchange import Importer
 from culm.testing import LogBuilder, build_log
@@ -47,7 +48,7 @@ def bare_loop_on_two_threads(encoded: list[bytes], author: bytes) -> None:
 def verify(encoded: list[bytes], threads: int) -> None:
     """What a log received costs: decoding, hashes, signatures, links, paths."""
     auditor = LogAuditor()
-    pages = ([Entry.decode(data) for data in encoded[at : at + PAGE]] for at in range(0, len(encoded), PAGE))
+    pages = (entries_apart(encoded[at : at + PAGE]) for at in range(0, len(encoded), PAGE))
     checked: Iterable[tuple[list[Entry], list[bool]]] = (
         check_ahead(pages, list, threads) if threads > 1 else ((page, are_authentic(page, 1)) for page in pages)
     )

@@ -16,6 +16,7 @@ from itertools import compress, islice
 
 from culm.bamboo import MAX_U64, Entry, ForkProof, LogAuditor, check_ahead
 from culm.bamboo.certified import certified_runs
+from culm.bamboo.many import entries_apart
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.errors import InvalidEntry, PayloadDamaged, Place, StoreDamaged
 from culm.ranges.runs import runs_of
@@ -121,10 +122,14 @@ def _decoded(log: Log, rows: list[Row]) -> tuple[list[tuple[Row, Entry]], list[t
     """The rows that hold entries of the log, with these entries; what is wrong with the others."""
     decoded: list[tuple[Row, Entry]] = []
     wrong: list[tuple[Place, str]] = []
-    for row in rows:
+    try:
+        entries: list[Entry | None] = list(entries_apart([row[1] for row in rows]))
+    except InvalidEntry:
+        entries = [None] * len(rows)
+    for row, found in zip(rows, entries, strict=True):
         place = Place(*log, from_sql(row[6]))
         try:
-            entry = Entry.decode(row[1])
+            entry = found or Entry.decode(row[1])
         except InvalidEntry as error:
             wrong.append((place, f"damaged: {error}"))
             continue

@@ -10,7 +10,7 @@ needs, and each that is open takes memory on our side. So we use no more of its 
 
 *How large is the window?* Whatever is in flight is in front of the news that come up. A large payload alone is fastest
 with much in flight, and news beside one are soonest with little. So the window is short when news have come while a
-payload was under way, and grows with the bytes that come without any.
+payload was under way, and grows with the bytes of payloads that come without any.
 """
 
 from culm.bamboo import MAX_U64, Entry, PayloadHasher
@@ -27,7 +27,7 @@ from culm.intervals.states import OurEvent, Ours
 from culm.transfer import Source
 
 _SHORT_WINDOW = 256 * 1024  # While news come beside a payload: enough that parsing and storing overlap.
-_CALM_TIMES = 8  # So many bytes in a row come without such news for each byte of the window.
+_CALM_TIMES = 8  # So many bytes of payloads in a row come without such news for each byte of the window.
 _FIRST_CALM = 8 * 1024 * 1024  # As if so many had come before the first.
 _NEWS_BYTES = 32 * 1024  # Fewer, in the middle of another request's payload, are news.
 
@@ -188,7 +188,6 @@ class OurSide:
         ours = self._progressing(message.start)
         ours.check_eager()
         self.window -= message.count
-        self._calm += message.count
         self._is_short = message.count < _NEWS_BYTES
         self.body = message.count
         if not message.count:
@@ -199,16 +198,17 @@ class OurSide:
         ours = self.requests[self.active]
         ours.take(data, self._outbox.events)
         self.body -= len(data)
-        self._watch_for_news(ours)
+        self._watch_for_news(ours, len(data))
         if ours.is_at_end:
             if self.body:
                 raise RemoteProtocolError("the peer sent bytes beyond the end of the interval")
             self._over(ours, None)
 
-    def _watch_for_news(self, ours: OurRequest) -> None:
-        """See whether a short answer has come whole while the payload of another request is under way."""
+    def _watch_for_news(self, ours: OurRequest, size: int) -> None:
+        """See whether bytes were of a payload, or a short answer has come whole while that of another is under way."""
         if ours.payload_left:
             self._in_payload = self.active
+            self._calm += size
         elif self._in_payload == self.active:
             self._in_payload = None
         elif self._in_payload is not None and self._is_short and not (self.body or ours.awaits_payload):

@@ -322,6 +322,39 @@ def test_a_flood_into_a_full_holding_area_costs_one_transaction_and_leaves_nothi
         assert {} == store.clumps()
 
 
+def test_one_more_entry_is_few_statements(place: Path) -> None:
+    """A log that goes on entry by entry, as it does live, costs 16 statements an entry, and no row of it is read."""
+    with SQLiteStore(place) as store:
+        for item in LOG.items()[:30]:
+            store.add([item])
+        connection = database_of(store).connection
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        store.add(LOG.items()[30:31])
+        connection.set_trace_callback(None)
+
+        assert len(statements) <= 16, statements
+        reads = [statement for statement in statements if statement.startswith("SELECT")]
+        assert ["SELECT 1 FROM record_changes LIMIT 1", "SELECT name FROM dropped_files"] == reads
+
+
+def test_a_log_that_others_change_in_between(place: Path) -> None:
+    """What is remembered of a log is forgotten when another connection, or another operation, has changed the log."""
+    fork = build_log(19)
+    fork.append(b"another 20")
+    with SQLiteStore(place) as store, SQLiteStore(place) as other:
+        for number, item in enumerate(LOG.items()[:19]):
+            (store, other, store, store)[number % 4].add([item])
+        assert list(range(1, 20)) == in_state(store, State.VERIFIED)
+        store.forget(LOG.entries[9].place)
+        report = store.add(LOG.items()[19:20])
+        assert (1, 0) == (report.added, report.waiting)
+        other.add(fork.items()[19:20])
+        report = store.add(LOG.items()[20:22])
+        assert [] == store.verify().problems
+        assert [20] == [log.forked_at for log in store.logs()]
+
+
 def test_groups_around_the_one_that_was_too_much_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A list goes on behind a transaction in which some had no room."""
     monkeypatch.setattr(store_module, "_BATCH_ENTRIES", 4)

@@ -29,7 +29,6 @@ GROUP_ENTRIES = 1000
 """Entries that share a transaction, at most, unless one draft has more: the store serves nobody else meanwhile."""
 GROUP_BYTES = 4 * 1024 * 1024
 """The same for the bytes of their payloads."""
-_MOST_VIEWS = 16  # logs that are remembered from one transaction to the next, with some hashes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
         for draft in drafts:
             view = views.get(draft.log)
             if view is None:
-                view = views[draft.log] = _view_of(database, draft.log, change)
+                view = views[draft.log] = LogView.of(database, draft.log, change)
             try:
                 _check(connection, view, len(draft.payloads), continue_here=draft.continue_here)
             except CulmError as error:
@@ -134,18 +133,8 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
             if view.greatest:  # A log whose drafts were all refused may have no entry.
                 view.flush()
         write_payloads(database, stored)
-        if len(views) <= _MOST_VIEWS:
-            database.views.update(views)
+        LogView.keep(database, views)
     return results
-
-
-def _view_of(database: Database, log: Log, change: int) -> LogView:
-    """The log as the transaction before has left it, if that was an append to the log, too: nothing is read then."""
-    view: LogView | None = database.earlier_views.get(log)
-    if view is None:
-        return LogView(database, log, change)
-    view.go_on(change)
-    return view
 
 
 def _check(connection: sqlite3.Connection, view: LogView, count: int, *, continue_here: bool) -> None:

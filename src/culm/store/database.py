@@ -116,7 +116,7 @@ class Database:
         self.blocks: dict[int, Any] = {}
         """For ``culm.store.records.index``: the blocks that were changed last, by the kinds of their records."""
         self.views: dict[Log, Any] = {}
-        """For ``culm.store.append``: logs as this transaction leaves them. Only the next one finds them, in
+        """For ``culm.store.logview``: logs as this transaction leaves them. Only the next one finds them, in
         ``earlier_views``: whatever else changes logs need not know of them."""
         self.earlier_views: dict[Log, Any] = {}
         self._version = 0  # SQLite's number of the state that they belong to: it changes with the commits of others.

@@ -17,7 +17,7 @@ from culm.store.database import Database
 from culm.store.logview import HoldingArea, LogView, Received
 from culm.store.payloads.pieces import write_payloads
 from culm.store.provenance import note_received
-from culm.store.rows import next_change, next_entry_id
+from culm.store.rows import next_change_and_entry_id
 from culm.store.schema import PayloadState, State
 from culm.store.values import ImportReport
 from culm.types import Buffer, Log
@@ -41,7 +41,7 @@ class Ingestion:
     """One transaction's worth of authentic entries, in ascending order of author, log and number.
 
     In this order an entry on a certificate path comes before those that need it, so that only entries wait whose path
-    is not in the group.
+    is not in the group. ``first_row`` is the row id of the first of them that is new.
     """
 
     def __init__(
@@ -51,18 +51,19 @@ class Ingestion:
         self._database = database
         self._db = connection = database.connection
         self._report = report
-        self._change = next_change(connection)
-        self._next_id = next_entry_id(connection)
+        self._change, self._next_id = next_change_and_entry_id(connection)
+        self.first_row = self._next_id
         self._area = HoldingArea(connection, *max_waiting)
         self._views: dict[Log, LogView] = {}
         self._payloads: list[tuple[int, Buffer]] = []
+        self._is_plain = True  # All entries plainly went on with their logs.
 
     def take(self, items: Sequence[Received]) -> None:
         """Add entries, in the order that the class names."""
         for log, of_log in groupby(items, key=lambda item: item.entry.log):
             view = self._views.get(log)
             if view is None:
-                view = self._views[log] = LogView(self._database, log, self._change)
+                view = self._views[log] = LogView.of(self._database, log, self._change)
             rest = list(of_log)
             while rest:
                 count = view.extend(rest, self._next_id)
@@ -80,6 +81,7 @@ class Ingestion:
         self._next_id += len(items)
 
     def _take_one(self, view: LogView, entry: Entry, payload: Buffer | None, lied: bool) -> None:
+        self._is_plain = False
         if view.held(entry):
             self._take_known(view, entry, payload, lied=lied)
             return
@@ -120,3 +122,5 @@ class Ingestion:
                 view.flush()
                 self._mark(log, is_new=view.is_new)
         write_payloads(self._database, self._payloads)
+        if self._is_plain:
+            LogView.keep(self._database, self._views)

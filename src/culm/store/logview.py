@@ -56,6 +56,7 @@ from culm.types import Buffer, Log
 # links can be contradicted below an entry whose own number is contradicted, so that is two entries more at most.
 MAX_VARIANTS = 16  # entries kept of one number
 MAX_PROOFS = 1024  # fork proofs kept of one log
+_MOST_VIEWS = 16  # logs that are remembered from one transaction to the next, with some hashes of each
 _MOST_KNOWN = 4096  # entries of a log that are remembered from one transaction to the next: half a megabyte
 _OPTIONAL = SEQ.or_null()
 _LOG = (
@@ -144,12 +145,27 @@ class LogView(LogRow):
         self._waits = bool(row[12])
         self._rows: list[_Row] = []
 
+    @staticmethod
+    def of(database: Database, log: Log, change: int) -> "LogView":
+        """The log as the transaction before has left it, if that kept it: nothing is read then."""
+        view: LogView | None = database.earlier_views.get(log)
+        if view is None:
+            return LogView(database, log, change)
+        view.go_on(change)
+        return view
+
     def go_on(self, change: int) -> None:
         """Serve another transaction, which begins where the one before has ended."""
         self.change = change
         self.is_new = not self.greatest
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
+
+    @staticmethod
+    def keep(database: Database, views: dict[Log, "LogView"]) -> None:
+        """Keep logs as they are now, at the end of a transaction, for the next one."""
+        if len(views) <= _MOST_VIEWS:
+            database.views.update(views)
 
     def add(
         self, entry: Entry, entry_id: int, payload_state: PayloadState, held: int, area: HoldingArea | None = None

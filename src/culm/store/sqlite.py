@@ -114,11 +114,12 @@ class Store(ReadableStore):
         """
         report = ImportReport()
         rest = iter(items)
-        before = self.newest_row()
+        first: int | None = None
         while batch := self._next_batch(rest):
-            report.merge(self._add_batch(batch, authenticated=authenticated, hashed=hashed, durable=durable))
-        if report.waiting:  # some that had to wait were verified by entries of a later transaction
-            report.waiting = self.waiting_after(before)
+            row = self._add_batch(batch, report, authenticated=authenticated, hashed=hashed, durable=durable)
+            first = first or row
+        if report.waiting and first:  # some that had to wait were verified by entries of a later transaction
+            report.waiting = self.waiting_after(first - 1)
         return report
 
     def newest_row(self) -> int:
@@ -143,8 +144,10 @@ class Store(ReadableStore):
                 break
         return batch
 
-    def _add_batch(self, batch: list[Item], *, authenticated: bool, hashed: bool, durable: bool) -> ImportReport:
-        report = ImportReport()
+    def _add_batch(
+        self, batch: list[Item], report: ImportReport, *, authenticated: bool, hashed: bool, durable: bool
+    ) -> int:
+        """Take a group, in one transaction; the row id that its first new entry gets."""
         if not authenticated:
             batch = authentic(batch, are_authentic([entry for entry, _ in batch]), report)
         batch.sort(key=lambda item: (item[0].author, item[0].log_id, item[0].seq))
@@ -158,7 +161,7 @@ class Store(ReadableStore):
             ingestion = ingest.Ingestion(self._database, report, self._receiving, self._max_waiting)
             ingestion.take(checked)
             ingestion.finish()
-        return report
+        return ingestion.first_row
 
     def add_proof(self, proof: ForkProof) -> ImportReport:
         """Take a fork proof from elsewhere; ``BadSignature`` if its entries are not authentic.

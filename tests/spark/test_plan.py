@@ -91,7 +91,7 @@ def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, 
     """The whole core without Spark: demands in buckets, counted, shared out and split. Also the balance."""
     demands = [demand._replace(size=size) for demand in demands]
     parts = [demands[at::buckets] for at in range(buckets)]
-    splitter = Splitter(rounds, None, **limits)
+    splitter = Splitter(rounds, lambda _: True, **limits)
     counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.count(part)]
     classes: dict[bytes, Class] = {}
     for _, key, amount in counted:
@@ -486,6 +486,15 @@ def test_bad_rows_are_rejects(spark: SparkSession) -> None:
     assert {"have", "want"} == {name for name, _, _ in rejects}
     assert ("have", "5..", "an open range cannot be held: give it an end") in rejects
     assert any(text == "0500" for _, text, _ in rejects)
+
+
+def test_a_peer_that_may_upload_nothing_is_no_source(spark: SparkSession) -> None:
+    """A capacity of 0 counts also where peers without a row have another one: who has it gives nothing."""
+    have = table(spark, [("a", 1, "1..10"), ("b", 1, "1..4")])
+    peers = spark.createDataFrame([("a", 0)], "peer STRING, capacity INT")
+    found = plan(spark, have, table(spark, [("c", 1, "1..10")]), peers=peers, capacity=10**6, buckets=4)
+    assert [("c", "b", 4)] == [(row.requester, row.source, int(row.entries)) for row in found.transfers.collect()]
+    assert [("c", 6, SILENT)] == [(row.requester, int(row.entries), row.reason) for row in found.unserved.collect()]
 
 
 def test_wrong_tables_are_refused(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ that do not touch, which denotes more than before; a peer would then be taken to
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -29,6 +30,8 @@ from culm.spark.runtime.output import place_of
 from culm.wire.places import parse_author, parse_number
 
 N = TypeVar("N", int, float)
+A = TypeVar("A")
+B = TypeVar("B")
 SIZES, HAVE, WANT, REQUESTS = "sizes", "have", "want", "requests"  # the tables
 
 # Ranges in one row. It bounds what one row can cost a worker; a peer that holds more of a log has several rows.
@@ -71,29 +74,43 @@ class Given(NamedTuple):
 
     def log(self) -> tuple[bytes, int]:
         """The author and the log id; ``ValueError`` or ``ConfigError`` if there is none."""
-        if self.author is None and self.author_text is None:
-            raise ValueError("a row without an author")
-        if self.log_id is None:
-            raise ValueError("a row without a log id")
-        author = parse_author(self.author_text or "") if self.author is None else self.author
+        author = needed(self.author if self.author_text is None else parse_author(self.author_text), "an author")
         if len(author) != AUTHOR_BYTES:
             raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(author)}")
-        return author, parse_number(self.log_id, "log id")
+        return author, parse_number(needed(self.log_id, "a log id"), "log id")
 
     def read_ranges(self) -> list[Range]:
         """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
         if self.range is not None:
             return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
-        value = self.ranges_text if self.ranges is None else self.ranges
-        if value is None:
-            raise ValueError("a row without ranges")
-        return read_ranges(value)
+        if self.ranges is not None:
+            return read_ranges(self.ranges)
+        return read_ranges(needed(self.ranges_text, "ranges"))
 
-    def as_text(self) -> tuple[str | None, str | None, str | None, str | None]:
-        """Peer, author, log id and ranges, for a reject."""
+    def as_text(self) -> tuple[str | None, ...]:
+        """The table, peer, author, log id and ranges, for a reject."""
         whose = self.author_text if self.author is None else self.author.hex()
         value = self.range if self.ranges is None else self.ranges
-        return self.peer, whose, self.log_id, self.ranges_text if value is None else value.hex()
+        return self.given, self.peer, whose, self.log_id, self.ranges_text if value is None else value.hex()
+
+
+def checked(rows: Iterable[Given], read: Callable[[Given], Iterable[A]], refused: Callable[..., B]) -> Iterator[A | B]:
+    """What ``read`` makes of rows. Never raises: a row that cannot be read becomes a reject with the reason.
+
+    ``refused`` makes a reject of ``Given.as_text`` and the reason.
+    """
+    for row in rows:
+        try:
+            yield from read(row)
+        except (ConfigError, EncodingError, ValueError) as error:
+            yield refused(*row.as_text(), str(error))
+
+
+def needed(value: A | None, name: str) -> A:
+    """A value that a row must have; ``ValueError`` if it is null."""
+    if value is None:
+        raise ValueError(f"a row without {name}")
+    return value
 
 
 def read_ranges(value: bytes | str) -> list[Range]:
@@ -135,17 +152,17 @@ def given(table: DataFrame, name: str) -> DataFrame:
     ``ConfigError`` if a column is missing or of a wrong type.
     """
     kinds, forms = dict(table.dtypes), dict[str, str | None].fromkeys(Given._fields)
-    for names, accepted in _COLUMNS[name].items():
-        column = next((one for one in names.split("|") if one in kinds), None)
+    for either, accepted in _COLUMNS[name].items():
+        column = next((one for one in either.split("|") if one in kinds), None)
         if column is None:
-            either, there = " or ".join(map(repr, names.split("|"))), ", ".join(map(repr, kinds))
-            raise ConfigError(f"the table {name!r} needs a column {either}; this one has {there}")
+            called, there = " or ".join(map(repr, either.split("|"))), ", ".join(map(repr, kinds))
+            raise ConfigError(f"the table {name!r} needs a column {called}; this one has {there}")
         if not re.fullmatch(accepted, kinds[column]):
             raise ConfigError(
                 f"the column {column!r} of the table {name!r} cannot be of the type {kinds[column].upper()}"
             )
         is_text = accepted == _BYTES and kinds[column] == "string"
-        forms[f"{names.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
+        forms[f"{either.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
     return fitted(table, types(Given), **forms).withColumn("given", functions.lit(name))
 
 

@@ -13,26 +13,63 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from math import ceil
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from culm.bamboo import encode_varu64
-from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
-from culm.spark.plan.given import HAVE, SIZES, WANT, Given, read_ranges
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given, checked, needed, read_ranges
 from culm.spark.plan.split import Arcs, Key, Line, Splitter
 from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Need, Sizes, held_runs, sweep
-from culm.spark.plan.tables import Refused, Transfer, Unserved
-from culm.spark.runtime.columns import Tiny
+from culm.spark.runtime.columns import Sum, Tiny, Unsigned
 from culm.store.schema import from_sql, to_sql
 from culm.types import Log
 
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
+
+
+_Binary = bytes  # A table with a column ``bytes`` cannot call the type by this name.
+
+
+class Transfer(NamedTuple):
+    """Who fetches what from whom. ``round`` is 1, or 2: once round 1 is over. ``range`` encodes just these items."""
+
+    requester: str
+    source: str
+    author: _Binary
+    log_id: Unsigned
+    round: Annotated[int, "INT"]
+    range: _Binary
+    entries: Unsigned
+    bytes: Sum
+
+
+class Unserved(NamedTuple):
+    """What is wanted and nobody can give, and why."""
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    range: bytes
+    entries: Unsigned
+    reason: str
+
+
+class Refused(NamedTuple):
+    """A row of the table ``given`` that could not be read, as text, and why."""
+
+    given: str
+    peer: str | None
+    author: str | None
+    log_id: str | None
+    ranges: str | None
+    reason: str
 
 
 class Checked(NamedTuple):
@@ -65,28 +102,25 @@ _SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of 
 
 
 def check(rows: Iterable[Given], buckets: int) -> Iterator[Checked | Refused]:
-    """Rows as they are read. Never raises: one that cannot be read becomes a reject with the reason."""
-    for row in rows:
-        try:
-            yield _checked(row, buckets)
-        except (ConfigError, EncodingError, ValueError) as error:
-            yield Refused(row.given, *row.as_text(), str(error))
+    """Rows as they are read."""
+    return checked(rows, partial(_checked, buckets=buckets), Refused)
 
 
-def _checked(row: Given, buckets: int) -> Checked:
+def _checked(row: Given, buckets: int) -> Iterator[Checked]:
     author, log_id = row.log()
     digest = blake2b(author + log_id.to_bytes(8), digest_size=8).digest()
     place = int.from_bytes(digest) % buckets, author, to_sql(log_id), _KINDS.index(row.given)
     if row.given == SIZES:
         sizes = (read_number(size, "a size", MOST_BYTES) for size in (row.metadata_bytes, row.payload_bytes))
-        return Checked(*place, None, None, *sizes)
+        yield Checked(*place, None, None, *sizes)
+        return
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
     found = row.read_ranges()
     if row.given == HAVE:
         held_runs(found)
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
-    return Checked(*place, row.peer, encoded, None, None)
+    yield Checked(*place, row.peer, encoded, None, None)
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
@@ -94,8 +128,9 @@ def read_number(text: str | None, name: str, most: int) -> int:
 
     Tables hold means of sizes, so fractions are common; rounding up keeps a size above 0 where it is.
     """
-    if text is None or not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
-        raise ValueError(f"{text!r} is not {name}" if text is not None else f"a row without {name}")
+    text = needed(text, name)
+    if not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
+        raise ValueError(f"{text!r} is not {name}")
     number = Decimal(text)
     if number > most:
         raise ValueError(f"{text} is too large for {name}")

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -92,17 +92,13 @@ def _pair_of(key: Key) -> Key:
 class Splitter:
     """Turns what can be served into classes in the first pass, and into transfers in the second.
 
-    ``rounds``: 1 or 2. ``serving``: the peers that upload; None: all do.
+    ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything.
     """
 
     rounds: int
-    serving: Collection[str] | None
+    serves: Callable[[str], bool]
     most_members: int = MOST_MEMBERS
     most_classes: int = MOST_CLASSES
-
-    def serves(self, peer: str) -> bool:
-        """Whether a peer uploads anything."""
-        return self.serving is None or peer in self.serving
 
     def count(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
         """The classes of a bucket's needs and their bytes, in a fixed order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -19,17 +20,12 @@ from culm.spark.batches.payload import STATES
 from culm.spark.report import steps
 from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.job import completeness, growth, lengths
-from culm.spark.report.numbers import (
-    CoverageNumbers,
-    ForkNumbers,
-    LogNumbers,
-    Numbers,
-    ReasonNumbers,
-    RejectNumbers,
-)
+from culm.spark.report.numbers import SMALL, CoverageNumbers, LogNumbers, Numbers, ReasonNumbers, RejectNumbers
 from culm.spark.report.page import LogView, page, portions, share, short, shown
+from culm.spark.report.source import Source
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
+from culm.spark.verification.forks import Fork
 from culm.spark.verification.steps import LOG
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
@@ -178,8 +174,13 @@ def log_row(author: bytes, **more: Any) -> LogNumbers:
 
 
 def numbers_with(**more: Any) -> Numbers:
-    """The numbers of a report on nothing, changed."""
-    return replace(Numbers("name", "now", oracle.totals({}, 0)), **more)
+    """The numbers of a report on nothing, changed; rows are given by the name of their table."""
+    names = (*SMALL, "troubled", "largest", "authors", "forks", "rejects")
+    tables: dict[str, Sequence[Any]] = dict.fromkeys(names, ())
+    tables |= {name: more.pop(name) for name in tables.keys() & more.keys()}
+    source = Source(Path(more.pop("name", "name")), more.pop("said", {}), 0, 0)
+    found = Numbers(source, "now", oracle.totals({}, 0), tables, {"forks": 0, "rejects": 0}, proofs=False, seconds=0.0)
+    return replace(found, **more)
 
 
 @pytest.mark.slow
@@ -196,8 +197,8 @@ def test_a_page_of_hostile_numbers() -> None:
         troubled=shown[:100],
         largest=shown,
         coverage=cells,
-        forks=[ForkNumbers(b"short", 1, 2, HOSTILE, None, None, b"\xff" * 4096, 0)] * 50,
-        forks_in_all=10**9,
+        forks=[Fork._make((b"short", 1, 2, HOSTILE, None, None, b"\xff" * 4096, 0))] * 50,
+        in_all={"forks": 10**9, "rejects": 50},
         proofs=True,
         rejects=[RejectNumbers(HOSTILE * 99, None, 1, None)] * 50,
         reasons=[ReasonNumbers(HOSTILE, HOSTILE, 5)] * 30,
@@ -210,7 +211,8 @@ def test_a_page_of_hostile_numbers() -> None:
     assert len(html.encode()) < 2_000_000
     assert "50 of 1,000,000,000 forks" in found.text
     assert page(numbers) == html
-    single = oracle.Page(page(replace(numbers, forks=numbers.forks[:1], forks_in_all=1)))
+    one = {**numbers.tables, "forks": numbers.tables["forks"][:1]}
+    single = oracle.Page(page(replace(numbers, tables=one, in_all={"forks": 1, "rejects": 50})))
     assert "All 1 " not in single.text
     assert "1 fork\n" in single.text or "1 fork " in single.text, single.text[:200]
 

@@ -16,6 +16,7 @@ queries, which are written once and run on either engine (``runtime.engine``), a
 report`` runs it. ``numbers`` names all columns. ``page`` makes the HTML from ``templates``, with ``charts``.
 """
 
-from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, Report, run
+from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, run
+from culm.spark.report.numbers import Report
 
 __all__ = ["DEFAULT_LOGS", "MOST_LOGS", "PAGE", "Report", "run"]

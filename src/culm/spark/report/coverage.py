@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.batches.arrays import decimals, unsigned
-from culm.spark.batches.fields import Numbers
+from culm.spark.batches.arrays import decimals
+from culm.spark.batches.fields import Flags
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.report.numbers import CoverageNumbers
-from culm.spark.report.stretches import Runs, begins, encoded, union
+from culm.spark.report.stretches import Longs, Runs, begins, encoded, union
 from culm.spark.runtime.columns import table_of
 from culm.spark.verification.verdicts import BAD_SIGNATURE, VERDICTS
-from culm.store.schema import to_sql
+from culm.store.schema import from_sql, to_sql
 from culm.types import Log
 
 Span = tuple[int, int]
@@ -36,71 +36,64 @@ WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing number
 BREAKS = 4  # in a strip: a log with more such gaps is seen to have gaps
 
 
-class _Logs:
-    """The stretches of whole logs, sorted by log. ``of`` is the position of each stretch's log, from 0."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self.rows = rows
-        author, _ = encoded(rows.column("author"))
-        starts = begins(author, self.column("log"))
-        self.of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
-        self.count = len(starts)
-        self.authors = rows.column("author").take(starts)
-        self.log = rows.column("log").take(starts)
-        self.entries = self.column("entries")
-        self.is_bad = np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
-
-    def column(self, name: str) -> npt.NDArray[Any]:
-        return np.asarray(self.rows.column(name).fill_null(0))
-
-    def runs(self, worst: int) -> Runs:
-        """The numbers whose best verdict is at least as good as this position in ``VERDICTS``.
-
-        Entries with a bad signature have no part in this: anybody can make them, of any number.
-        """
-        chosen = (self.column("verdict") <= worst) & ~self.is_bad & (self.entries > 0)
-        return union(self.of[chosen], self.column("low")[chosen], self.column("high")[chosen])
-
-    def total(self, runs: Runs) -> Numbers:
-        """How many numbers of each log are in runs."""
-        found = np.zeros(self.count, np.uint64)
-        np.add.at(found, runs.log, runs.length)
-        return found
-
-
 def logs_of(rows: pa.Table) -> pa.Table:
-    """Whole logs of stretches to ``LogNumbers``."""
-    of = _Logs(rows)
-    held, verified = of.runs(len(VERDICTS) - 1), of.runs(0)
-    newest, contiguous = np.zeros((2, of.count), np.uint64)
+    """Whole logs of stretches, sorted by log, to ``LogNumbers``."""
+    starts = _starts(rows)
+    of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
+    held, verified = (_runs(rows, of, worst) for worst in (len(VERDICTS) - 1, 0))
+    newest, contiguous, numbers, good = np.zeros((4, len(starts)), np.uint64)
     np.maximum.at(newest, held.log, held.high)
+    np.add.at(numbers, held.log, held.length)
+    np.add.at(good, verified.log, verified.length)
     first = verified.low == 1
     contiguous[verified.log[first]] = verified.high[first]
-    entries, verdict, payload, size = of.entries, of.column("verdict"), of.column("payload"), rows.column("size")
+    entries, verdict, payload, size = *_columns(rows, "entries", "verdict", "payload"), rows.column("size")
     sums = {
         "entries": entries,
         **{name: entries * (verdict == at) for at, name in enumerate(VERDICTS)},
-        "bad_signatures": entries * of.is_bad,
+        "bad_signatures": entries * _is_bad(rows),
         **{f"payload_{name}": entries * (payload == at) for at, name in enumerate(STATES)},
         "claimed_bytes": size,
         "held_bytes": compute.if_else(payload == rank(HELD), size, pa.scalar(0, size.type)),
         "copies": rows.column("copies"),
     }
-    found = pa.table({"of": of.of, **sums, **{name: rows.column(name) for name in ("forked_at", "proved_at")}})
-    aggregates = [*((name, "sum") for name in sums), ("forked_at", "min"), ("proved_at", "min")]
-    found = found.group_by("of", use_threads=False).aggregate(aggregates)
+    found = pa.table({"of": of, **sums, "forked_at": rows.column("forked_at")}).group_by("of", use_threads=False)
+    found = found.aggregate([*((name, "sum") for name in sums), ("forked_at", "min")])
     columns = {
         **{name: found.column(f"{name}_sum") for name in sums},
-        "author": of.authors,
-        "log_id": _decimal(of.log),
+        "author": rows.column("author").take(starts),
+        "log_id": _decimal(rows.column("log").take(starts)),
         "newest": decimals(newest),
-        "held": of.total(held),
-        "held_verified": of.total(verified),
+        "held": numbers,
+        "held_verified": good,
         "contiguous": decimals(contiguous),
-        "missing": decimals(newest - of.total(held)),
-        "forked_at": _decimal(compute.coalesce(found.column("proved_at_min"), found.column("forked_at_min"))),
+        "missing": decimals(newest - numbers),
+        "forked_at": _decimal(found.column("forked_at_min")),
     }
     return pa.table(columns).filter(compute.field("entries") > 0)
+
+
+def _starts(rows: pa.Table) -> npt.NDArray[np.intp]:
+    """Where each log begins."""
+    return begins(encoded(rows.column("author"))[0], *_columns(rows, "log"))
+
+
+def _columns(rows: pa.Table, *names: str) -> list[npt.NDArray[Any]]:
+    return [np.asarray(rows.column(name).fill_null(0)) for name in names]
+
+
+def _is_bad(rows: pa.Table) -> Flags:
+    return np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
+
+
+def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
+    """The numbers whose best verdict is at least as good as this position in ``VERDICTS``, in the logs ``of`` the rows.
+
+    Entries with a bad signature have no part in this: anybody can make them, of any number.
+    """
+    verdict, entries, low, high = _columns(rows, "verdict", "entries", "low", "high")
+    chosen = (verdict <= worst) & (entries > 0) & ~_is_bad(rows)
+    return union(of[chosen], low[chosen], high[chosen])
 
 
 def _decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -116,23 +109,16 @@ def within(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
 
 
 def coverage(rows: pa.Table) -> pa.Table:
-    """Whole logs of stretches to ``CoverageNumbers``: their strips."""
-    of = _Logs(rows)
-    by_verdict = [of.runs(worst) for worst in range(len(VERDICTS))]
-    logs = zip(of.authors.to_pylist(), unsigned(np.asarray(of.log)).tolist(), strict=True)
-    found = (_cells(log, [_of_log(runs, at) for runs in by_verdict]) for at, log in enumerate(logs))
-    return table_of(CoverageNumbers, chain.from_iterable(found))
+    """Whole logs of stretches, sorted by log, to ``CoverageNumbers``: their strips."""
+    logs = (rows.slice(low, high - low) for low, high in pairwise([*_starts(rows).tolist(), len(rows)]))
+    return table_of(CoverageNumbers, chain.from_iterable(map(_cells, logs)))
 
 
-def _of_log(runs: Runs, log: int) -> Runs:
-    chosen = slice(*np.searchsorted(runs.log, [log, log + 1]))
-    return Runs(runs.log[chosen], runs.low[chosen], runs.high[chosen])
-
-
-def _cells(log: Log, by_verdict: list[Runs]) -> Iterator[CoverageNumbers]:
-    """The cells of one log's strip; ``by_verdict``: the numbers that are at least as good as each verdict."""
-    held = by_verdict[-1]
-    ends = cells(spans(held.low.tolist(), held.high.tolist()))
+def _cells(rows: pa.Table) -> Iterator[CoverageNumbers]:
+    """The cells of one log's strip."""
+    by_verdict = [_runs(rows, np.zeros(len(rows), np.int64), worst) for worst in range(len(VERDICTS))]
+    ends = cells(spans(by_verdict[-1].low.tolist(), by_verdict[-1].high.tolist()))
+    log = rows.column("author")[0].as_py(), from_sql(rows.column("log")[0].as_py())
     counts = (covered(runs, ends) for runs in by_verdict)
     for (first, last), verified, better, every in zip(ends, *counts, strict=True):
         parts = verified, better - verified, every - better, last - first + 1 - every

@@ -7,13 +7,14 @@ written, and the page shows some of their rows. All others are small whatever th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyarrow import parquet
 
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH
+from culm.spark.report.source import Source
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.shell import Result
 from culm.types import Log
@@ -76,19 +77,6 @@ class AuthorNumbers(NamedTuple):
     invalid: int
     forked_logs: int
     missing: Sum
-
-
-class ForkNumbers(NamedTuple):
-    """One fork. ``case``, the two numbers and ``proof`` are None if the verification wrote no proofs."""
-
-    author: bytes
-    log_id: int
-    position: int
-    case: str | None
-    first_seq: int | None
-    second_seq: int | None
-    proof: bytes | None
-    valid_to: int
 
 
 class RejectNumbers(NamedTuple):
@@ -200,7 +188,7 @@ class LogKind(NamedTuple):
     """Logs by the digits of how many entries they have, and of their newest number (0: they have no number).
 
     ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number. The other
-    columns are those of ``Totals``.
+    columns are those of ``Report``.
     """
 
     percent: int | None
@@ -217,8 +205,11 @@ class LogKind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals(Result):
-    """The totals of all logs. ``missing``: numbers up to each log's newest that are not held."""
+class Report(Result):
+    """The summary: the totals of all logs, the size of the page in bytes, the time in seconds.
+
+    ``missing``: numbers up to each log's newest that are not held.
+    """
 
     entries: int
     verified: int
@@ -230,42 +221,29 @@ class Totals(Result):
     missing: int
     wrong_payloads: int
     rejects: int
+    page_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Everything that a page shows.
 
-    ``troubled`` and ``largest`` are rows of the table of logs; ``authors``, ``forks`` and ``rejects`` are the first
-    rows of their tables, which have ``forks_in_all`` and ``rejects_in_all`` rows. ``proofs``: the verification wrote
-    proofs of forks. ``said`` has the counts and times of the verification's ``summary.json``, or of a state's manifest.
-    ``of_state``: the report is on a state. ``seconds``: the time until the page was drawn.
+    ``tables`` has the rows of ``SMALL``, by name, and some rows of the large tables: ``authors``, ``forks``,
+    ``rejects``; of the table of logs those with most trouble (``troubled``), and the ``largest``. ``in_all``: how many
+    forks and kinds of rejects there are. ``proofs``: the verification wrote proofs of forks. ``seconds``: the time
+    until the page was drawn.
     """
 
-    name: str
+    source: Source
     made: str
-    totals: Totals
-    troubled: Sequence[LogNumbers] = ()
-    largest: Sequence[LogNumbers] = ()
-    coverage: Sequence[CoverageNumbers] = ()
-    authors: Sequence[AuthorNumbers] = ()
-    forks: Sequence[ForkNumbers] = ()
-    forks_in_all: int = 0
-    proofs: bool = False
-    rejects: Sequence[RejectNumbers] = ()
-    rejects_in_all: int = 0
-    reasons: Sequence[ReasonNumbers] = ()
-    payloads: Sequence[PayloadNumbers] = ()
-    copies: Sequence[CopiesNumbers] = ()
-    completeness: Sequence[CompletenessNumbers] = ()
-    lengths: Sequence[LengthNumbers] = ()
-    growth: Sequence[GrowthNumbers] = ()
-    said: Mapping[str, object] = field(default_factory=dict)
-    of_state: bool = False
-    seconds: float = 0.0
+    totals: Report
+    tables: Mapping[str, Sequence[Any]]
+    in_all: Mapping[str, int]
+    proofs: bool
+    seconds: float
 
 
 def write_small(numbers: Numbers, folder: Path) -> None:
     """Write the small tables into a folder, each as a file ``NAME.parquet``."""
     for name, table in SMALL.items():
-        parquet.write_table(table_of(table, getattr(numbers, name)), folder / f"{name}.parquet")
+        parquet.write_table(table_of(table, numbers.tables[name]), folder / f"{name}.parquet")

@@ -55,10 +55,11 @@ def page(numbers: Numbers) -> str:
         lstrip_blocks=True,
     )
     environment.globals |= {"KINDS": KINDS, "STATES": STATES, "bar": bar, "charts": charts, "picture": picture}
-    environment.globals |= {"share": share, "taken": _taken(numbers.said)}
+    environment.globals |= {"share": share, "taken": _taken(numbers.source.said)}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short, "span": span}
     made = environment.get_template("report.html")
-    return made.render(numbers=numbers, of_all=numbers.totals, troubled=troubled, largest=largest)
+    of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
+    return made.render(numbers=numbers, said=numbers.source.said, of_all=of_all, tables=tables)
 
 
 def _taken(said: Mapping[str, object]) -> float | None:
@@ -201,8 +202,9 @@ def _units(cell: CoverageNumbers) -> list[int]:
 def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
     strips: defaultdict[Log, list[CoverageNumbers]] = defaultdict(list)
-    for cell in numbers.coverage:
+    for cell in numbers.tables["coverage"]:
         strips[cell.author, cell.log_id].append(cell)
-    found = {log.log: LogView(log, strips[log.log]) for log in (*numbers.troubled, *numbers.largest)}
-    troubled = [found.pop(log.log) for log in numbers.troubled]
+    troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
+    found = {log.log: LogView(log, strips[log.log]) for log in (*troubled, *largest)}
+    troubled = [found.pop(log.log) for log in troubled]
     return troubled, [*found.values()]

@@ -21,12 +21,12 @@ from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, LogKind, LogN
 from culm.spark.report.stretches import Longs, magnitudes
 from culm.spark.runtime.columns import Batch, R, combined, names, schema
 from culm.spark.runtime.engine import Table
-from culm.spark.verification.steps import LOG
 from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 Step = Callable[[pa.Table], pa.Table]
 
 _STEP_ROWS = 2**16  # that a step gets at once; each row takes some 200 bytes of memory
+_FORKED = 2**62  # More trouble than any number of entries, so that forked logs are the first in the order of trouble.
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
@@ -44,46 +44,41 @@ def mapped(table: Table[Any], step: Step, into: type[R], whole: Sequence[str] = 
     return (table.spread(whole) if whole else table).map(made, into, columnar=True)
 
 
-def by_logs(table: Table[Any], step: Step, into: type[R]) -> Table[R]:
-    """What a step makes of portions that have whole logs."""
-    return mapped(table, step, into, LOG)
-
-
 def _portions(batches: Iterable[pa.RecordBatch], whole: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least ``_STEP_ROWS``, but for the last one.
 
     If rows are to be together that are equal in some columns, by which all are sorted, the last of them wait for the
-    next batch. They wait for twice as many each time, so that many are not copied again and again.
+    next batch.
     """
     waiting: list[pa.RecordBatch] = []
-    rows, enough = 0, _STEP_ROWS
+    rows = 0
     for batch in batches:
-        waiting.append(batch)
-        rows += len(batch)
-        if rows >= enough:
-            found = pa.concat_batches(waiting)
-            end = _last_of(found, whole) if whole else rows
-            if end:
-                yield found.slice(0, end)
-            waiting, rows = [found.slice(end)], rows - end
-            enough = max(_STEP_ROWS, 2 * rows)
+        end = _last_of(batch, whole)
+        if rows + end < _STEP_ROWS:
+            end = 0
+        if end:
+            yield pa.concat_batches([*waiting, batch.slice(0, end)])
+            waiting, rows = [], 0
+        waiting.append(batch.slice(end))
+        rows += len(batch) - end
     if rows:
         yield pa.concat_batches(waiting)
 
 
 def _last_of(rows: pa.RecordBatch, whole: Sequence[str]) -> int:
-    """The first of the last rows that are equal in some columns."""
+    """The first of the last rows that are equal in some columns; if there are no such columns, all rows are passed."""
+    if not whole or not len(rows):
+        return len(rows)
     equal = [np.asarray(compute.equal(rows.column(name), rows.column(name)[-1])) for name in whole]
     return int(np.logical_and.reduce(equal).argmax())
 
 
 class Trouble(NamedTuple):
-    """Whether a log has no fork, and how many of its entries are in trouble: not verified, or with a wrong payload.
+    """How many entries of a log are in trouble: not verified, or with a wrong payload; far more if the log is forked.
 
-    ``trouble`` is None if the log has no fork and no such entries.
+    None if there is no trouble.
     """
 
-    is_whole: bool
     trouble: int | None
 
 
@@ -94,46 +89,42 @@ def described(rows: pa.Table) -> pa.Table:
     """``LogNumbers`` to ``DescribedLog``, where each log counts as one. A query takes the columns that it needs."""
     newest, verified, entries = (_unsigned(rows, name) for name in ("newest", "held_verified", "entries"))
     wrong = sum(np.asarray(rows.column(f"payload_{state}")) for state in WRONG_PAYLOADS)
-    trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID))
-    is_whole = np.asarray(rows.column("forked_at").is_null())
+    forked = np.asarray(rows.column("forked_at").is_valid()).astype(np.int64)
+    trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID)) + forked * _FORKED
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
-    more = {
-        "is_whole": is_whole,
-        "trouble": pa.array(trouble, mask=is_whole & (trouble == 0)),
-        "percent": pa.array(tens.astype(np.int64) * 10, mask=newest == 0),
-        "entry_digits": _digits(entries),
-        "newest_digits": _digits(newest),
-        "logs": np.ones(len(rows), np.int64),
-        "forked_logs": (~is_whole).astype(np.int64),
-        "wrong_payloads": wrong,
-    }
-    return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **more})
+    return _with(
+        rows,
+        trouble=pa.array(trouble, mask=trouble == 0),
+        percent=pa.array(tens.astype(np.int64) * 10, mask=newest == 0),
+        entry_digits=_digits(entries),
+        newest_digits=_digits(newest),
+        logs=np.ones(len(rows), np.int64),
+        forked_logs=forked,
+        wrong_payloads=wrong,
+    )
 
 
 def untrusted(rows: pa.Table) -> pa.Table:
     """Stretches to ``ReasonNumbers``, without those that are verified."""
     rows = rows.filter(compute.not_equal(rows.column("verdict"), VERDICTS.index(VERIFIED)))
     verdict = pa.array(VERDICTS).take(rows.column("verdict"))
-    reason = rows.column("reason").fill_null("no reason given")
-    return pa.table({"verdict": verdict, "reason": reason, "entries": rows.column("entries")})
+    return _with(rows, verdict=verdict, reason=rows.column("reason").fill_null("no reason given"))
 
 
 def shortened(rows: pa.Table) -> pa.Table:
     """``Fork`` with no more of a proof than the page shows."""
-    at = rows.column_names.index("proof")
-    return rows.set_column(at, "proof", compute.binary_slice(rows.column("proof"), 0, PROOF_BYTES))
+    return _with(rows, proof=compute.binary_slice(rows.column("proof"), 0, PROOF_BYTES))
 
 
 def rejected(rows: pa.Table) -> pa.Table:
     """Rejects to ``RejectNumbers``: a row for each, to be summed. Numbers in reasons become ``#``."""
-    return pa.table(
-        {
-            "source": rows.column("source"),
-            "reason": compute.replace_substring_regex(rows.column("reason").cast(pa.string()), _NUMBER, "#"),
-            "rejects": np.ones(len(rows), np.int64),
-            "first_offset": rows.column("offset"),
-        }
-    )
+    reason = compute.replace_substring_regex(rows.column("reason").cast(pa.string()), _NUMBER, "#")
+    return _with(rows, reason=reason, rejects=np.ones(len(rows), np.int64), first_offset=rows.column("offset"))
+
+
+def _with(rows: pa.Table, **columns: Any) -> pa.Table:  # noqa: ANN401 - arrays of either kind
+    """The rows with more columns, or others of these names."""
+    return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **columns})
 
 
 def _unsigned(rows: pa.Table, name: str) -> Numbers:

@@ -44,8 +44,7 @@ class Stretch(NamedTuple):
     """The numbers ``low`` to ``high`` of a log.
 
     ``verdict`` and ``payload`` are positions in ``VERDICTS`` and ``STATES``, ``magnitude`` and ``found`` (of the copies
-    of each entry) in ``magnitudes``, ``forked_at`` is what the reason names. A proof of a fork is a row without entries
-    that has ``proved_at``.
+    of each entry) in ``magnitudes``, ``forked_at`` is what the reason names. A proof of a fork has no entries.
     """
 
     author: bytes
@@ -58,7 +57,6 @@ class Stretch(NamedTuple):
     magnitude: int
     found: int
     forked_at: int | None
-    proved_at: int | None
     entries: int
     size: Sum
     copies: int
@@ -116,7 +114,6 @@ def stretches(rows: pa.Table) -> pa.Table:
         "magnitude": sizes[starts],
         "found": found[starts],
         "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
-        "proved_at": pa.nulls(len(starts), pa.int64()),
         "entries": counts,
         "size": _sums(size, starts),
         "copies": np.add.reduceat(copies, starts),
@@ -138,7 +135,7 @@ def proofs(rows: pa.Table) -> pa.Table:
     given = {
         "author": rows.column("author"),
         "log": pa.array(signed(_unsigned(rows.column("log_id")))),
-        "proved_at": pa.array(signed(_unsigned(rows.column("position")))),
+        "forked_at": pa.array(signed(_unsigned(rows.column("position")))),
         **dict.fromkeys(("entries", "size", "copies"), nothing),
     }
     return pa.table({one.name: given.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Stretch)})

@@ -22,7 +22,7 @@ from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
 from culm.spark.plan.given import read_ranges, read_rows
 from culm.spark.plan.job import run_plan
 from culm.spark.plan.rows import exact_range, read_number
-from culm.spark.plan.split import Line, Splitter, arcs_by_bucket
+from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
 from culm.spark.plan.sweep import METADATA, NOBODY, PAYLOAD, SILENT, Need, held_runs, sweep, wanted_runs
 from culm.wire.places import author_text
 
@@ -93,12 +93,15 @@ def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, 
     parts = [demands[at::buckets] for at in range(buckets)]
     splitter = Splitter(rounds, lambda _: True, **limits)
     counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.count(part)]
-    classes: dict[bytes, Class] = {}
+    classes: dict[Key, Class] = {}
     for _, key, amount in counted:
-        before = classes[key.digest].amount if key.digest in classes else 0
-        classes[key.digest] = Class(key.members, amount + before, key.is_whole)
+        before = classes[key].amount if key in classes else 0
+        classes[key] = Class(key.members, amount + before, key.is_whole)
     found = balance(list(classes.values()), dict.fromkeys(PEERS, PeerTerms()))
-    arcs = arcs_by_bucket(counted, dict(zip(classes, found.shares, strict=True)))
+    whole = {
+        key: Line(list(zip(key.members, share, strict=True))) for key, share in zip(classes, found.shares, strict=True)
+    }
+    arcs = arcs_by_bucket(counted, whole)
     moved: Moved = []
     for at, part in enumerate(parts):
         lines = {digest: Line(of_class) for digest, of_class in arcs.get(at, {}).items()}

@@ -23,13 +23,13 @@ from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError, CulmError
 from culm.spark import report, run
 from culm.spark.report import job as report_job
-from culm.spark.report.coverage import CELLS
 from culm.spark.report.numbers import (
     SMALL,
     AuthorNumbers,
     LogNumbers,
 )
 from culm.spark.report.page import short, shown
+from culm.spark.report.steps import CELLS
 from culm.spark.runtime import columns, shell
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.verdicts import Verdict

@@ -18,11 +18,11 @@ from markupsafe import Markup
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
 from culm.spark.report import steps
-from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.job import completeness, growth, lengths
 from culm.spark.report.numbers import SMALL, CoverageNumbers, LogNumbers, Numbers, ReasonNumbers, RejectNumbers
 from culm.spark.report.page import LogView, page, portions, share, short, shown
 from culm.spark.report.source import Source
+from culm.spark.report.steps import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
 from culm.spark.verification.forks import Fork
@@ -180,7 +180,7 @@ def numbers_with(**more: Any) -> Numbers:
     tables |= {name: more.pop(name) for name in tables.keys() & more.keys()}
     source = Source(Path(more.pop("name", "name")), more.pop("said", {}), 0, 0)
     found = Numbers(source, "now", oracle.totals({}, 0), tables, {"forks": 0, "rejects": 0}, proofs=False, seconds=0.0)
-    return replace(found, **more)
+    return found._replace(**more)
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_a_page_of_hostile_numbers() -> None:
     assert "50 of 1,000,000,000 forks" in found.text
     assert page(numbers) == html
     one = {**numbers.tables, "forks": numbers.tables["forks"][:1]}
-    single = oracle.Page(page(replace(numbers, tables=one, in_all={"forks": 1, "rejects": 50})))
+    single = oracle.Page(page(numbers._replace(tables=one, in_all={"forks": 1, "rejects": 50})))
     assert "All 1 " not in single.text
     assert "1 fork\n" in single.text or "1 fork " in single.text, single.text[:200]
 

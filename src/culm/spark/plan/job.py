@@ -28,8 +28,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from culm.errors import ConfigError
 from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
-from culm.spark.plan.rows import Checked, Counted, Pass, Refused, Transfer, Unserved, check, read_counted
-from culm.spark.plan.split import Key, Splitter, arcs_by_bucket
+from culm.spark.plan.rows import Checked, Counted, Pass, Refused, Transfer, Unserved, check
+from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
 from culm.spark.runtime.columns import Row, Sum, rows, types
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
 from culm.spark.runtime.shell import Result, job
@@ -205,15 +205,18 @@ def plan(
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
     splitter = Splitter(min(rounds, 2), lambda peer: terms.get(peer, others).capacity > 0)
     first = Pass(splitter, (metadata_bytes, payload_bytes))
-    counted = read_counted(rows(Counted, grouped.map(first.count, Counted).batches(*Counted._fields)))
+    by_bucket = grouped.map(first.count, Counted).batches(*Counted._fields)
+    counted = sorted(row.read() for row in rows(Counted, by_bucket))
     amounts = Counter[Key]()
     for _, key, amount in counted:
         amounts[key] += amount
     keys = sorted(amounts)
     classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
     found = balance(classes, defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
-    shares = {key.digest: share for key, share in zip(keys, found.shares, strict=True)}
-    second = replace(first, arcs=arcs_by_bucket(counted, shares))
+    lines = {
+        key: Line(list(zip(key.members, share, strict=True))) for key, share in zip(keys, found.shares, strict=True)
+    }
+    second = replace(first, arcs=arcs_by_bucket(counted, lines))
     transfers, unserved = map(frame_of, grouped.keep(second.split, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")
     return Plan(
@@ -223,7 +226,7 @@ def plan(
         rejects=frame_of(refused),
         balance=found,
         bytes_bound=amounts.total(),
-        classes=len(shares),
+        classes=len(keys),
     )
 
 

@@ -31,6 +31,7 @@ from culm.store.schema import from_sql, to_sql
 from culm.types import Log
 
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
+_SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
 
 
@@ -94,8 +95,9 @@ class Counted(NamedTuple):
     is_whole: bool
     amount: str
 
-
-_SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
+    def read(self) -> tuple[int, Key, int]:
+        """The same as ``culm.spark.plan.split.arcs_by_bucket`` takes it."""
+        return self.bucket, Key(self.digest, tuple(self.members.split(_SEPARATOR)), self.is_whole), int(self.amount)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
@@ -144,9 +146,8 @@ def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) ->
     wanted, too, but stand in ranges of their own.
     """
     metadata, payloads = bool(content & METADATA), bool(content & PAYLOAD)
-    least, limit = sizes if payloads else ANY_SIZE
-    head, tail = (first, last) if metadata else (0, 0)
-    return Range.trusted(first, last, first == last, metadata, payloads, least, limit, (), head, tail)
+    limits = *(sizes if payloads else ANY_SIZE), (), *((first, last) if metadata else (0, 0))
+    return Range.trusted(first, last, first == last, metadata, payloads, *limits)
 
 
 # -- log by log -----------------------------------------------------------------------------------------------------
@@ -176,40 +177,32 @@ class Pass:
         for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
             lines = {digest: Line(arcs) for digest, arcs in self.arcs.get(bucket, {}).items()}
             for log, needs in self._logs(of_bucket):
-                yield from self._transfers(log, (need for need in needs if not need.reason), lines)
-                for need in needs:
-                    if need.reason:
-                        piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
-                        yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
+                yield from self._served(log, needs, lines)
 
     def _logs(self, rows: Iterable[Checked]) -> Iterator[tuple[Log, list[Need]]]:
         for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
             sizes = self.sizes
-            held: defaultdict[str, list[Range]] = defaultdict(list)
-            wanted: defaultdict[str, list[Range]] = defaultdict(list)
+            ranges: list[defaultdict[str, list[Range]]] = [defaultdict(list) for _ in _KINDS]
             for row in of_log:
                 if row.peer is None or row.ranges is None:
                     sizes = row.metadata_bytes or 0, row.payload_bytes or 0
                 else:
-                    (held if _KINDS[row.kind] == HAVE else wanted)[row.peer] += read_ranges(row.ranges)
+                    ranges[row.kind][row.peer] += read_ranges(row.ranges)
+            _, held, wanted = ranges
             if wanted:
                 yield (author, from_sql(log)), sweep(held, wanted, self.splitter.serves, sizes)
 
-    def _transfers(self, log: Log, needs: Iterable[Need], lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
-        """The transfers of a log. Neighbouring ones that differ in nothing else are put together into one row."""
+    def _served(self, log: Log, needs: list[Need], lines: Mapping[bytes, Line]) -> Iterator[Transfer | Unserved]:
+        """The rows of a log. Neighbouring transfers that differ in nothing else are put together into one row."""
         runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
         for need in needs:
+            if need.reason:
+                piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
+                yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
+                continue
             for requester, source, round_, first, last in self.splitter.transfers(need, lines):
                 runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
         for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
             for first, last in of_way:
                 piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
                 yield Transfer(requester, source, *log, round_, piece, entries, entries * size)
-
-
-def read_counted(rows: Iterable[Counted]) -> list[tuple[int, Key, int]]:
-    """What was counted as ``culm.spark.plan.split.arcs_by_bucket`` takes it, in its order."""
-    return sorted(
-        (row.bucket, Key(row.digest, tuple(row.members.split(_SEPARATOR)), row.is_whole), int(row.amount))
-        for row in rows
-    )

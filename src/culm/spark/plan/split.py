@@ -136,14 +136,9 @@ class Splitter:
             key = self._key(work, peers)
             return (lines.get(key.digest) or lines[_pair_of(key).digest]).take(first, last, size)
 
-        wanters = need.wanters
-        if self.rounds == 1:
-            for wanter in wanters:
-                for source, first, last in take(_FIRST, need.holders, need.first, need.last, need.size):
-                    yield wanter, source, 1, first, last
-            return
-        pieces: Iterable[Part] = [(wanters[0], need.first, need.last)]
-        if len(wanters) > 1:
+        wanters, is_passed_on = need.wanters, self.rounds > 1 and len(need.wanters) > 1
+        pieces: Iterable[Part] = [(wanter, need.first, need.last) for wanter in wanters]
+        if is_passed_on:
             others = self._distributors(need)
             pieces = take(_OTHERS, others, need.first, need.last, need.size * (len(wanters) - 1))
         for giver, first, last in pieces:
@@ -151,7 +146,7 @@ class Splitter:
             receiver = giver if is_relay else wanters[first % len(wanters)]
             for source, low, high in take(_FIRST, need.holders, first, last, need.size):
                 yield receiver, source, 1, low, high
-            for wanter in wanters:
+            for wanter in wanters if is_passed_on else ():
                 if wanter != receiver:
                     yield wanter, giver, 1 + is_relay, first, last
 
@@ -186,18 +181,13 @@ class Line:
         return [(peer, last - first + 1) for peer, first, last in self.take(1, amount, 1)] or [(self._peer, 0)]
 
 
-def arcs_by_bucket(
-    counted: Iterable[tuple[int, Key, int]], shares: Mapping[bytes, Iterable[int]]
-) -> dict[int, dict[bytes, Arcs]]:
+def arcs_by_bucket(counted: Iterable[tuple[int, Key, int]], lines: Mapping[Key, Line]) -> dict[int, dict[bytes, Arcs]]:
     """The line of each class, cut into buckets: which peers give how much of the class in which bucket.
 
-    ``counted`` has bucket, class and bytes, the buckets ascending. ``shares`` has the bytes that each member of a class
+    ``counted`` has bucket, class and bytes, the buckets ascending. ``lines`` has the bytes that each member of a class
     gives in all.
     """
-    lines: dict[bytes, Line] = {}
     found: defaultdict[int, dict[bytes, Arcs]] = defaultdict(dict)
     for bucket, key, amount in counted:
-        if key.digest not in lines:
-            lines[key.digest] = Line(list(zip(key.members, shares[key.digest], strict=True)))
-        found[bucket][key.digest] = lines[key.digest].cut(amount)
+        found[bucket][key.digest] = lines[key].cut(amount)
     return found

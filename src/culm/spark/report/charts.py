@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from culm.charts import Bars, Series, bar_chart, line_chart, number_text
@@ -43,17 +43,15 @@ def copies(title: str, rows: Sequence[CopiesNumbers]) -> str:
 
 def entries(title: str, rows: Sequence[GrowthNumbers]) -> str:
     """Entries of all logs up to a sequence number."""
-    return _grown(title, rows, "entries", all=(row.entries for row in rows), verified=(row.verified for row in rows))
+    return _grown(title, rows, "entries", all="entries", verified="verified")
 
 
 def sizes(title: str, rows: Sequence[GrowthNumbers]) -> str:
     """Bytes of all logs' payloads up to a sequence number."""
-    claimed, held = (row.claimed_bytes for row in rows), (row.held_bytes for row in rows)
-    return _grown(title, rows, "bytes", claimed=claimed, held=held)
+    return _grown(title, rows, "bytes", claimed="claimed_bytes", held="held_bytes")
 
 
-def _grown(title: str, rows: Sequence[GrowthNumbers], y_label: str, **sums: Iterable[int]) -> str:
-    numbers = [row.seqnum for row in rows]
-    series = [Series(name, list(zip(numbers, values, strict=True))) for name, values in sums.items()]
-    x_log, y_log = numbers[-1] > _LOGARITHMIC_FROM, series[0].points[-1][1] > _LOGARITHMIC_FROM
+def _grown(title: str, rows: Sequence[GrowthNumbers], y_label: str, **columns: str) -> str:
+    series = [Series(name, [(row.seqnum, getattr(row, column)) for row in rows]) for name, column in columns.items()]
+    x_log, y_log = (greatest > _LOGARITHMIC_FROM for greatest in series[0].points[-1])
     return _lines(title, series, x_label="sequence number", y_label=y_label, x_log=x_log, y_log=y_log)

@@ -32,11 +32,10 @@ from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.spark.batches.payload import HELD, STATES
 from culm.spark.report import numbers, steps
-from culm.spark.report.coverage import CELLS, coverage, logs_of, within
 from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, LogNumbers, Report, write_small
 from culm.spark.report.page import page
 from culm.spark.report.source import Source, source_of
-from culm.spark.report.steps import DescribedLog, mapped
+from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Engine
@@ -106,8 +105,8 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     verdicts, proved, rejected = source.tables(engine)
     entries = mapped(verdicts, stretches, Stretch).kept()
     of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
-    logs = mapped(of_logs, logs_of, LogNumbers, LOG).kept(folder / "logs")
-    described = mapped(logs, steps.described, DescribedLog)
+    logs = mapped(of_logs, steps.logs_of, LogNumbers, LOG).kept(folder / "logs")
+    described = mapped(logs, steps.described, steps.DescribedLog)
 
     say("counting logs and authors")
     troubled = described.where("trouble").first(LogNumbers, most, "-trouble", "author", "log_id")
@@ -130,7 +129,9 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
 
     say("looking at single logs")
     wanted = {log.log for log in (*troubled, *largest)}
-    cells = mapped(mapped(entries, partial(within, wanted=wanted), Stretch), coverage, numbers.CoverageNumbers, LOG)
+    cells = mapped(
+        mapped(entries, partial(steps.within, wanted=wanted), Stretch), steps.coverage, numbers.CoverageNumbers, LOG
+    )
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
     return numbers.Numbers(
         source=source,
@@ -139,7 +140,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
         tables={
             "troubled": troubled,
             "largest": largest,
-            "coverage": cells.first(numbers.CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first"),
+            "coverage": cells.first(numbers.CoverageNumbers, len(wanted) * steps.CELLS, "author", "log_id", "first"),
             "authors": authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
             "forks": forks.first(Fork, numbers.MOST_FORKS, "author", "log_id", "position"),
             "rejects": rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),

@@ -224,8 +224,7 @@ class Report(Result):
     page_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(NamedTuple):
     """Everything that a page shows.
 
     ``tables`` has the rows of ``SMALL``, by name, and some rows of the large tables: ``authors``, ``forks``,

@@ -16,11 +16,10 @@ from __future__ import annotations
 from base64 import b64encode
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import groupby
-from math import isfinite
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -30,12 +29,8 @@ from culm.charts import number_text
 from culm.spark.batches.payload import STATES
 from culm.spark.report import charts
 from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
-from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERIFIED
 from culm.types import Log
 from culm.wire.places import author_text
-
-KINDS = {VERIFIED: "v", UNVERIFIED: "u", INVALID: "i"}
-"""The class that has the colour of each verdict."""
 
 _MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
 _WIDTH, _HEIGHT = 9600, 24  # of a strip, in units of its own drawing: 100 for each of 96 cells, 24 steps of filling
@@ -46,26 +41,14 @@ _LEAST = 2  # the least width or height of a part that is not 0, in units of its
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
     troubled, largest = views(numbers)
-    environment = Environment(
-        loader=PackageLoader("culm.spark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"KINDS": KINDS, "STATES": STATES, "bar": bar, "charts": charts, "picture": picture}
-    environment.globals |= {"share": share, "taken": _taken(numbers.source.said)}
-    environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short, "span": span}
+    loader = PackageLoader("culm.spark.report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.globals |= {"STATES": STATES, "bar": bar, "charts": charts, "picture": picture, "share": share}
+    environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")
     of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
     return made.render(numbers=numbers, said=numbers.source.said, of_all=of_all, tables=tables)
-
-
-def _taken(said: Mapping[str, object]) -> float | None:
-    """The seconds that a verification took; None if its summary tells no finite number."""
-    value = said.get("seconds")
-    return float(value) if isinstance(value, int | float) and isfinite(value) else None
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
@@ -108,12 +91,6 @@ def short(number: int) -> str:
     return f"{number:,}" if number < 10**12 else number_text(number)
 
 
-def span(ends: Sequence[int]) -> str:
-    """The numbers from the first to the last one, in words."""
-    first, last = ends
-    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
-
-
 def in_hex(data: bytes) -> Markup:
     """All the bytes in hex, however many."""
     return Markup(data.hex())  # noqa: S704 - digits only
@@ -151,8 +128,7 @@ def bar(counts: dict[str, int], room: int) -> list[tuple[str, str, str]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
+class LogView(NamedTuple):
     """A log of the page, with the cells of its strip. Where they do not follow each other something is left out."""
 
     log: LogNumbers

@@ -87,7 +87,7 @@ def stretches(rows: pa.Table) -> pa.Table:
     """Verdicts to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
     if not len(rows):
         return schema(Stretch).empty_table()
-    number, log, size = (_unsigned(rows.column(name)) for name in ("seqnum", "log_id", "size"))
+    number, log, size = unsigned_of(rows, "seqnum", "log_id", "size")
     if not number.all():
         raise CulmError(NO_ENTRY)
     copies = np.asarray(rows.column("copies").fill_null(0)).astype(np.int64)
@@ -95,7 +95,7 @@ def stretches(rows: pa.Table) -> pa.Table:
     verdict = _codes(rows.column("verdict"), VERDICTS, "verdict")
     payload = _codes(rows.column("payload"), STATES, "state of a payload")
     at_reason, reasons = encoded(rows.column("reason"))
-    told = [(_words(reason), _fork(reason)) for reason in reasons]
+    told = [_told(reason) for reason in reasons]
     alike = {one: position for position, one in enumerate(told)}
     reason = np.array([alike[one] for one in told], np.int64)[at_reason]
     sizes, found = magnitudes(number), magnitudes(np.maximum(copies, 0).astype(np.uint64))
@@ -132,10 +132,11 @@ def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 def proofs(rows: pa.Table) -> pa.Table:
     """Proofs of forks as rows of ``Stretch`` without entries, for their logs to find."""
     nothing = pa.array(np.zeros(len(rows), np.int64))
+    log, position = unsigned_of(rows, "log_id", "position")
     given = {
         "author": rows.column("author"),
-        "log": pa.array(signed(_unsigned(rows.column("log_id")))),
-        "forked_at": pa.array(signed(_unsigned(rows.column("position")))),
+        "log": pa.array(signed(log)),
+        "forked_at": pa.array(signed(position)),
         **dict.fromkeys(("entries", "size", "copies"), nothing),
     }
     return pa.table({one.name: given.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Stretch)})
@@ -168,15 +169,13 @@ def union(log: Longs, low: Longs, high: Longs) -> Runs:
     return Runs(of[opens], unsigned(place[opens] + 1), unsigned(place[closes]))
 
 
-def _unsigned(column: pa.ChunkedArray) -> Numbers:
-    """The unsigned 64-bit numbers of a column; ``CulmError`` if there is anything else in it."""
+def unsigned_of(rows: pa.Table, *names: str) -> list[Numbers]:
+    """The unsigned 64-bit numbers of some columns; ``CulmError`` if there is anything else in them."""
+    kinds = pa.schema([pa.field(name, pa.uint64(), nullable=False) for name in names])
     try:
-        found = column.cast(pa.uint64())
-    except pa.ArrowException:
+        return [np.asarray(column) for column in rows.select(names).cast(kinds).columns]
+    except ValueError:
         raise CulmError(NO_ENTRY) from None
-    if found.null_count:
-        raise CulmError(NO_ENTRY)
-    return np.asarray(found)
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
@@ -203,12 +202,10 @@ def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
     return compute.add(compute.multiply(high, pa.scalar(Decimal(2**32))), low)
 
 
-def _words(reason: str | None) -> str | None:
-    """A reason without its numbers, so that ``fork at 7`` and ``fork at 9`` are counted together."""
-    return None if reason is None else _PLACE.sub("", reason.split(":")[0])[:_MOST_LETTERS]
-
-
-def _fork(reason: str | None) -> int:
-    found = _FORK.fullmatch(reason or "")
-    number = int(found[1]) if found else 0
-    return number if number <= MAX_U64 else 0
+def _told(reason: str | None) -> tuple[str | None, int]:
+    """A reason without its numbers, so that ``fork at 7`` and ``fork at 9`` count together; and the fork, or 0."""
+    if reason is None:
+        return None, 0
+    found = _FORK.fullmatch(reason)
+    position = int(found[1]) if found else 0
+    return _PLACE.sub("", reason.split(":")[0])[:_MOST_LETTERS], position if position <= MAX_U64 else 0

@@ -276,21 +276,21 @@ _VERDICTS = (
 _AUTHOR = bytes(range(32)).hex().encode()
 _SET = RangeSet([Range(1, 9), Range(20, 40, sparse=True)]).encode()
 _PLANS = (
-    _NEXT.join([b"", b"-", b"-", _AUTHOR, b"5", b"-", b"-", b"-", b"300.5", b"100"]),
+    _NEXT.join([b"", b"-", _AUTHOR, b"5", b"-", b"-", b"-", b"300.5", b"100"]),
     b"\n".join(
         [
             b"-",
-            _NEXT.join([b"", b"alice", b"-", _AUTHOR, b"5", b"-", b"-", b"1..40; 50..60 sparse"]),
-            _NEXT.join([b"", b"bob", b"-", _AUTHOR, b"5", b"-", b"-", b"30.."]),
+            _NEXT.join([b"", b"alice", _AUTHOR, b"5", b"-", b"-", b"1..40; 50..60 sparse"]),
+            _NEXT.join([b"", b"bob", _AUTHOR, b"5", b"-", b"-", b"30.."]),
             b"-",
-            _NEXT.join([b"", b"carol", b"-", _AUTHOR, b"5", b"-", _SET]),
+            _NEXT.join([b"", b"carol", _AUTHOR, b"5", b"-", _SET]),
         ]
     ),
 )
 _REQUESTS = (
-    _NEXT.join([b"", b"alice", b"-", _AUTHOR, b"5", b"-", b"-", b"1..40; 50.. sparse"]),
-    _NEXT.join([b"", b"bob", b"a" * 32, b"-", b"18446744073709551615", Range(3, 9).encode(), b"-", b"-"]),
-    _NEXT.join([b"", b"bob", b"a" * 32, b"-", b"7", b"-", _SET]),
+    _NEXT.join([b"", b"alice", _AUTHOR, b"5", b"-", b"-", b"1..40; 50.. sparse"]),
+    _NEXT.join([b"", b"bob", _AUTHOR, b"18446744073709551615", Range(3, 9).encode(), b"-", b"-"]),
+    _NEXT.join([b"", b"bob", _AUTHOR, b"7", b"-", _SET]),
 )
 _OPTIONS = b"authors=%s\nlogs=%s/5\nfromSeqnum=3\npayloads=true\nmaxPayload=10\nrejects=only\nwait=2.5" % (
     _AUTHOR,

@@ -213,9 +213,7 @@ def plan(
     keys = sorted(amounts)
     classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
     found = balance(classes, defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
-    lines = {
-        key: Line(list(zip(key.members, share, strict=True))) for key, share in zip(keys, found.shares, strict=True)
-    }
+    lines = {key: Line([*zip(key.members, share, strict=True)]) for key, share in zip(keys, found.shares, strict=True)}
     second = replace(first, arcs=arcs_by_bucket(counted, lines))
     transfers, unserved = map(frame_of, grouped.keep(second.split, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")

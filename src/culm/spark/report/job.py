@@ -37,7 +37,6 @@ from culm.spark.report.page import page
 from culm.spark.report.source import Source, source_of
 from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
-from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.output import count_rows
 from culm.spark.runtime.provenance import other_version
@@ -117,9 +116,8 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("counting verdicts, payloads and reasons")
     entry_kinds = entries.total(EntryKind._fields[:3], EntryKind).first(EntryKind, _MOST_KINDS)
     copies = entries.total(("found",), FoundKind).first(FoundKind, _MOST_KINDS)
-    reasons = mapped(entries, steps.untrusted, numbers.ReasonNumbers).total(
-        ("verdict", "reason"), numbers.ReasonNumbers
-    )
+    untrusted = mapped(entries, steps.untrusted, numbers.ReasonNumbers)
+    reasons = untrusted.total(("verdict", "reason"), numbers.ReasonNumbers)
 
     say("counting forks and rejects")
     told_of = logs.where("forked_at").select(Fork, position="forked_at", valid_to="contiguous")
@@ -129,9 +127,8 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
 
     say("looking at single logs")
     wanted = {log.log for log in (*troubled, *largest)}
-    cells = mapped(
-        mapped(entries, partial(steps.within, wanted=wanted), Stretch), steps.coverage, numbers.CoverageNumbers, LOG
-    )
+    drawn = mapped(entries, partial(steps.within, wanted=wanted), Stretch)
+    cells = mapped(drawn, steps.coverage, numbers.CoverageNumbers, LOG)
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
     return numbers.Numbers(
         source=source,
@@ -197,7 +194,7 @@ def lengths(logs: Sequence[LogKind]) -> list[numbers.LengthNumbers]:
     ]
 
 
-def _tally(rows: Iterable[Row], of: str, *by: str) -> Counter[Any]:
+def _tally(rows: Iterable[Any], of: str, *by: str) -> Counter[Any]:
     """The sums of a column over all rows that are equal in some others."""
     found = Counter[Any]()
     for row in rows:

@@ -84,9 +84,7 @@ def magnitudes(numbers: Numbers) -> Longs:
 
 
 def stretches(rows: pa.Table) -> pa.Table:
-    """Verdicts to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
-    if not len(rows):
-        return schema(Stretch).empty_table()
+    """Verdicts, at least one, to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict is unknown."""
     number, log, size = unsigned_of(rows, "seqnum", "log_id", "size")
     if not number.all():
         raise CulmError(NO_ENTRY)

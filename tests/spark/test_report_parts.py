@@ -20,7 +20,7 @@ from culm.spark.batches.payload import STATES
 from culm.spark.report import steps
 from culm.spark.report.job import completeness, growth, lengths
 from culm.spark.report.numbers import SMALL, CoverageNumbers, LogNumbers, Numbers, ReasonNumbers, RejectNumbers
-from culm.spark.report.page import LogView, page, portions, share, short, shown
+from culm.spark.report.page import LogView, page, portions, share, short, shown, view
 from culm.spark.report.source import Source
 from culm.spark.report.steps import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
@@ -128,7 +128,7 @@ def test_a_strip_is_drawn_to_scale() -> None:
     """Runs are as wide as they are long, equal neighbours are one shape, shares of a cell are parts of its height."""
 
     def drawn(held: Mapping[int, int]) -> LogView:
-        return LogView(log_row(b""), strip_over(held))
+        return view(log_row(b""), strip_over(held))
 
     assert {"v": "M0 0h9600v24h-9600z"} == drawn(dict.fromkeys(range(1, 97), 0)).shapes
     halves = drawn(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))

@@ -129,46 +129,36 @@ def bar(counts: dict[str, int], room: int) -> list[tuple[str, str, str]]:
 
 
 class LogView(NamedTuple):
-    """A log of the page, with the cells of its strip. Where they do not follow each other something is left out."""
+    """A log of the page, and its strip as paths, by class, ``width`` units wide. ``gaps`` are left out of the strip."""
 
     log: LogNumbers
-    strip: Sequence[CoverageNumbers]
+    gaps: list[tuple[int, int]]
+    shapes: dict[str, Markup]
+    width: str
 
-    @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """The numbers that are left out of the strip."""
-        ends = [0, *(cell.last for cell in self.strip)]
-        return [(end + 1, cell.first - 1) for end, cell in zip(ends, self.strip, strict=False) if cell.first > end + 1]
 
-    @property
-    def shapes(self) -> dict[str, Markup]:
-        """The strip as paths, by class, ``width`` units wide. Each cell is filled from below, the rest is missing.
+def view(log: LogNumbers, strip: Sequence[CoverageNumbers]) -> LogView:
+    """The view of a log with these cells. Where they do not follow each other something is left out.
 
-        Neighbouring cells that look the same are one shape, so that a page with many strips stays small. A break is a
-        zigzag.
-        """
-        paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
-        left, breaks, ends = 0, 0, [last for _, last in self.gaps]
-        for (gaps, units), cells in groupby(self.strip, lambda cell: (bisect(ends, cell.first), _units(cell))):
-            if gaps > breaks:
-                paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
-                left, breaks = left + _BREAK, gaps
-            width, top = self._cell * len(list(cells)), _HEIGHT
-            for kind, height in zip("vui", units, strict=False):
-                if height:
-                    top -= height
-                    paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
-            left += width
-        return {kind: Markup("").join(path) for kind, path in paths.items() if path}
-
-    @property
-    def _cell(self) -> int:
-        return (_WIDTH - _BREAK * len(self.gaps)) // max(1, len(self.strip))
-
-    @property
-    def width(self) -> str:
-        """The width of the strip in units of its drawing."""
-        return str(self._cell * len(self.strip) + _BREAK * len(self.gaps))
+    Each cell is filled from below, the rest is missing. Neighbouring cells that look the same are one shape, so that a
+    page with many strips stays small. A break is a zigzag.
+    """
+    ends = [0, *(cell.last for cell in strip)]
+    gaps = [(end + 1, cell.first - 1) for end, cell in zip(ends, strip, strict=False) if cell.first > end + 1]
+    room = (_WIDTH - _BREAK * len(gaps)) // max(1, len(strip))
+    paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
+    left = breaks = 0
+    for (below, units), cells in groupby(strip, lambda cell: (bisect(gaps, (cell.first,)), _units(cell))):
+        if below > breaks:
+            paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
+            left, breaks = left + _BREAK, below
+        width, top = room * len(list(cells)), _HEIGHT
+        for kind, height in zip("vui", units, strict=False):
+            if height:
+                top -= height
+                paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
+        left += width
+    return LogView(log, gaps, {kind: Markup("").join(path) for kind, path in paths.items() if path}, str(left))
 
 
 def _units(cell: CoverageNumbers) -> list[int]:
@@ -181,6 +171,6 @@ def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     for cell in numbers.tables["coverage"]:
         strips[cell.author, cell.log_id].append(cell)
     troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
-    found = {log.log: LogView(log, strips[log.log]) for log in (*troubled, *largest)}
+    found = {log.log: view(log, strips[log.log]) for log in (*troubled, *largest)}
     troubled = [found.pop(log.log) for log in troubled]
     return troubled, [*found.values()]

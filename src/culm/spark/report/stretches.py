@@ -67,9 +67,7 @@ _HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 _FORK = re.compile(r"fork at ([0-9]{1,20})")
 _PLACE = re.compile(r" at [0-9]+$")
 _MOST_LETTERS = 80  # Of a reason's words. A table can hold anything there; longer texts would break the page's table.
-_STEPS: Numbers = np.array(
-    [digit * 10**power for power in range(20) for digit in range(1, 10) if digit * 10**power <= MAX_U64], np.uint64
-)
+_STEPS: Numbers = np.array([*(digit * 10**power for power in range(19) for digit in range(1, 10)), 10**19], np.uint64)
 
 
 def magnitude(position: int) -> tuple[int, int]:

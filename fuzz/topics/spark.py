@@ -232,7 +232,7 @@ def plan(data: bytes) -> None:
         list(batches(table, checked))
     kept = [row for row in checked if isinstance(row, plan_rows.Checked)]
     grouped = sorted(kept, key=attrgetter("bucket", "author", "log", "kind"))
-    counted = list(plan_rows.Pass(Splitter(2, lambda _: True), (300, 100)).count(grouped))
+    counted = list(plan_rows.count(grouped, Splitter(2, lambda _: True), (300, 100)))
     assert all(int(row.amount) >= 0 for row in counted)
 
 

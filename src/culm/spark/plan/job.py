@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from culm.errors import ConfigError
 from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
-from culm.spark.plan.rows import Checked, Counted, Pass, Refused, Transfer, Unserved, check
+from culm.spark.plan.rows import Checked, Counted, Refused, Transfer, Unserved, check, count, split
 from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
 from culm.spark.runtime.columns import Row, Sum, rows, types
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
@@ -204,8 +204,8 @@ def plan(
     order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
     splitter = Splitter(min(rounds, 2), lambda peer: terms.get(peer, others).capacity > 0)
-    first = Pass(splitter, (metadata_bytes, payload_bytes))
-    by_bucket = grouped.map(first.count, Counted).batches(*Counted._fields)
+    means = metadata_bytes, payload_bytes
+    by_bucket = grouped.map(partial(count, splitter=splitter, sizes=means), Counted).batches(*Counted._fields)
     counted = sorted(row.read() for row in rows(Counted, by_bucket))
     amounts = Counter[Key]()
     for _, key, amount in counted:
@@ -214,8 +214,8 @@ def plan(
     classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
     found = balance(classes, defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
     lines = {key: Line([*zip(key.members, share, strict=True)]) for key, share in zip(keys, found.shares, strict=True)}
-    second = replace(first, arcs=arcs_by_bucket(counted, lines))
-    transfers, unserved = map(frame_of, grouped.keep(second.split, Transfer, Unserved))
+    second = partial(split, splitter=splitter, sizes=means, arcs=arcs_by_bucket(counted, lines))
+    transfers, unserved = map(frame_of, grouped.keep(second, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")
     return Plan(
         transfers=transfers,

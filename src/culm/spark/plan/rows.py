@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
@@ -153,56 +152,54 @@ def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) ->
 # -- log by log -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One of the two passes over the buckets, with the settings that are not in the rows.
+def count(rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int]) -> Iterator[Counted]:
+    """The first pass, over rows sorted by bucket and log.
 
-    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass,
-    the shares in each bucket; they are sent to the workers with the job.
+    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes.
     """
+    for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
+        served = (need for _, needs in _logs(of_bucket, splitter, sizes) for need in needs if not need.reason)
+        for key, amount in splitter.count(served):
+            yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
-    splitter: Splitter
-    sizes: tuple[int, int]
-    arcs: Mapping[int, dict[bytes, Arcs]] = field(default_factory=dict)
 
-    def count(self, rows: Iterable[Checked]) -> Iterator[Counted]:
-        """The first pass, over rows sorted by bucket and log."""
-        for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            served = (need for _, needs in self._logs(of_bucket) for need in needs if not need.reason)
-            for key, amount in self.splitter.count(served):
-                yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
+def split(
+    rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int], arcs: Mapping[int, dict[bytes, Arcs]]
+) -> Iterator[Transfer | Unserved]:
+    """The second pass, over rows in the same order. ``arcs``: the shares in each bucket, sent along with the job."""
+    for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
+        lines = {digest: Line(of_class) for digest, of_class in arcs.get(bucket, {}).items()}
+        for log, needs in _logs(of_bucket, splitter, sizes):
+            yield from _served(log, needs, splitter, lines)
 
-    def split(self, rows: Iterable[Checked]) -> Iterator[Transfer | Unserved]:
-        """The second pass, over rows in the same order."""
-        for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            lines = {digest: Line(arcs) for digest, arcs in self.arcs.get(bucket, {}).items()}
-            for log, needs in self._logs(of_bucket):
-                yield from self._served(log, needs, lines)
 
-    def _logs(self, rows: Iterable[Checked]) -> Iterator[tuple[Log, list[Need]]]:
-        for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-            sizes = self.sizes
-            ranges: list[defaultdict[str, list[Range]]] = [defaultdict(list) for _ in _KINDS]
-            for row in of_log:
-                if row.peer is None or row.ranges is None:
-                    sizes = row.metadata_bytes or 0, row.payload_bytes or 0
-                else:
-                    ranges[row.kind][row.peer] += read_ranges(row.ranges)
-            _, held, wanted = ranges
-            if wanted:
-                yield (author, from_sql(log)), sweep(held, wanted, self.splitter.serves, sizes)
+def _logs(rows: Iterable[Checked], splitter: Splitter, means: tuple[int, int]) -> Iterator[tuple[Log, list[Need]]]:
+    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
+        sizes = means
+        ranges: list[defaultdict[str, list[Range]]] = [defaultdict(list) for _ in _KINDS]
+        for row in of_log:
+            if row.peer is None or row.ranges is None:
+                sizes = row.metadata_bytes or 0, row.payload_bytes or 0
+            else:
+                ranges[row.kind][row.peer] += read_ranges(row.ranges)
+        _, held, wanted = ranges
+        if wanted:
+            yield (author, from_sql(log)), sweep(held, wanted, splitter.serves, sizes)
 
-    def _served(self, log: Log, needs: list[Need], lines: Mapping[bytes, Line]) -> Iterator[Transfer | Unserved]:
-        """The rows of a log. Neighbouring transfers that differ in nothing else are put together into one row."""
-        runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
-        for need in needs:
-            if need.reason:
-                piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
-                yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
-                continue
-            for requester, source, round_, first, last in self.splitter.transfers(need, lines):
-                runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
-        for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
-            for first, last in of_way:
-                piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
-                yield Transfer(requester, source, *log, round_, piece, entries, entries * size)
+
+def _served(
+    log: Log, needs: list[Need], splitter: Splitter, lines: Mapping[bytes, Line]
+) -> Iterator[Transfer | Unserved]:
+    """The rows of a log. Neighbouring transfers that differ in nothing else are put together into one row."""
+    runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
+    for need in needs:
+        if need.reason:
+            piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
+            yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
+            continue
+        for requester, source, round_, first, last in splitter.transfers(need, lines):
+            runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
+    for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
+        for first, last in of_way:
+            piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
+            yield Transfer(requester, source, *log, round_, piece, entries, entries * size)

@@ -113,17 +113,12 @@ class Splitter:
         return sorted(kept.items())
 
     def _work(self, need: Need) -> Iterator[tuple[Key, int]]:
-        """The classes of a need, each with the bytes that an entry adds to it."""
+        """The classes of a need, one or two, each with the bytes that an entry adds to it."""
         copies = len(need.wanters) if self.rounds == 1 else 1
-        yield self._key(_FIRST, need.holders), need.size * copies
+        yield _key(_FIRST, need.holders, self.most_members, _FIRST), need.size * copies
         if len(need.wanters) > copies:
-            yield self._key(_OTHERS, self._distributors(need)), need.size * (len(need.wanters) - copies)
-
-    def _key(self, work: bytes, peers: tuple[str, ...]) -> Key:
-        return _key(work, peers, self.most_members, work)
-
-    def _distributors(self, need: Need) -> tuple[str, ...]:
-        return tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
+            givers = tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
+            yield _key(_OTHERS, givers, self.most_members, _OTHERS), need.size * (len(need.wanters) - copies)
 
     def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
         """The transfers of a need.
@@ -132,21 +127,19 @@ class Splitter:
         counted.
         """
 
-        def take(work: bytes, peers: tuple[str, ...], first: int, last: int, size: int) -> Iterator[Part]:
-            key = self._key(work, peers)
+        def take(key: Key, first: int, last: int, size: int) -> Iterator[Part]:
             return (lines.get(key.digest) or lines[_pair_of(key).digest]).take(first, last, size)
 
-        wanters, is_passed_on = need.wanters, self.rounds > 1 and len(need.wanters) > 1
-        pieces: Iterable[Part] = [(wanter, need.first, need.last) for wanter in wanters]
-        if is_passed_on:
-            others = self._distributors(need)
-            pieces = take(_OTHERS, others, need.first, need.last, need.size * (len(wanters) - 1))
+        (of_first, _), *of_others = self._work(need)
+        pieces: Iterable[Part] = [(wanter, need.first, need.last) for wanter in need.wanters]
+        for key, unit in of_others:
+            pieces = take(key, need.first, need.last, unit)
         for giver, first, last in pieces:
-            is_relay = giver in wanters
-            receiver = giver if is_relay else wanters[first % len(wanters)]
-            for source, low, high in take(_FIRST, need.holders, first, last, need.size):
+            is_relay = giver in need.wanters
+            receiver = giver if is_relay else need.wanters[first % len(need.wanters)]
+            for source, low, high in take(of_first, first, last, need.size):
                 yield receiver, source, 1, low, high
-            for wanter in wanters if is_passed_on else ():
+            for wanter in need.wanters if of_others else ():
                 if wanter != receiver:
                     yield wanter, giver, 1 + is_relay, first, last
 

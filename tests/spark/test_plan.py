@@ -92,7 +92,7 @@ def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, 
     demands = [demand._replace(size=size) for demand in demands]
     parts = [demands[at::buckets] for at in range(buckets)]
     splitter = Splitter(rounds, lambda _: True, **limits)
-    counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.count(part)]
+    counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.classes(part)]
     classes: dict[Key, Class] = {}
     for _, key, amount in counted:
         before = classes[key].amount if key in classes else 0

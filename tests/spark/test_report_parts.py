@@ -19,7 +19,7 @@ from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
 from culm.spark.report import steps
 from culm.spark.report.job import completeness, growth, lengths
-from culm.spark.report.numbers import SMALL, CoverageNumbers, LogNumbers, Numbers, ReasonNumbers, RejectNumbers
+from culm.spark.report.numbers import SMALL, Coverage, LogNumbers, Numbers, Reasons, RejectNumbers
 from culm.spark.report.page import LogView, page, portions, share, short, shown, view
 from culm.spark.report.source import Source
 from culm.spark.report.steps import BREAKS, CELLS, coverage, logs_of, within
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
+def strip_over(held: Mapping[int, int]) -> list[Coverage]:
     """The strip of a log that has these numbers, with these positions in ``VERDICTS``."""
     rows = [verdict(b"", 0, number, verdict=VERDICTS[state]) for number, state in held.items()]
     return coverage_of(rows)
 
 
-def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
+def coverage_of(rows: Sequence[dict[str, Any]]) -> list[Coverage]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
     found = coverage(within(stretches(table), {(row["author"], row["log_id"]) for row in rows}))
-    return list(columns.rows(CoverageNumbers, found.to_batches()))
+    return list(columns.rows(Coverage, found.to_batches()))
 
 
 READ = pa.schema([field for field in columns.schema(Verdict) if field.name in verdict(b"", 0, 1)])
@@ -188,7 +188,7 @@ def test_a_page_of_hostile_numbers() -> None:
     """Whatever stands in the tables, the page is whole, and small at the most that it is given."""
     shown = [log_row(bytes([number]) * 32, log_id=MAX_U64, newest=MAX_U64) for number in range(200)]
     cells = [
-        CoverageNumbers(*log[:2], at * 100 + 1, at * 100 + 100, 10 + at % 30, 25, 45 - at % 20, 20)
+        Coverage(*log[:2], at * 100 + 1, at * 100 + 100, 10 + at % 30, 25, 45 - at % 20, 20)
         for log in shown
         for at in range(CELLS)
     ]
@@ -201,7 +201,7 @@ def test_a_page_of_hostile_numbers() -> None:
         in_all={"forks": 10**9, "rejects": 50},
         proofs=True,
         rejects=[RejectNumbers(HOSTILE * 99, None, 1, None)] * 50,
-        reasons=[ReasonNumbers(HOSTILE, HOSTILE, 5)] * 30,
+        reasons=[Reasons(HOSTILE, HOSTILE, 5)] * 30,
         totals=replace(oracle.totals({}, 0), entries=10**12, invalid=10**12),
         said={"entries": HOSTILE, "seconds": float("nan")},
     )

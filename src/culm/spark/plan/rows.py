@@ -159,7 +159,7 @@ def count(rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int]) -
     """
     for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
         served = (need for _, needs in _logs(of_bucket, splitter, sizes) for need in needs if not need.reason)
-        for key, amount in splitter.count(served):
+        for key, amount in splitter.classes(served):
             yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -88,8 +87,7 @@ def _pair_of(key: Key) -> Key:
     return _key(b"pair", key.members, 2, key.digest, is_whole=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Splitter:
+class Splitter(NamedTuple):
     """Turns what can be served into classes in the first pass, and into transfers in the second.
 
     ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything.
@@ -100,7 +98,7 @@ class Splitter:
     most_members: int = MOST_MEMBERS
     most_classes: int = MOST_CLASSES
 
-    def count(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
+    def classes(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
         """The classes of a bucket's needs and their bytes, in a fixed order."""
         amounts: Counter[Key] = Counter()
         for need in needs:

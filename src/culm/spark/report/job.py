@@ -116,8 +116,8 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("counting verdicts, payloads and reasons")
     entry_kinds = entries.total(EntryKind._fields[:3], EntryKind).first(EntryKind, _MOST_KINDS)
     copies = entries.total(("found",), FoundKind).first(FoundKind, _MOST_KINDS)
-    untrusted = mapped(entries, steps.untrusted, numbers.ReasonNumbers)
-    reasons = untrusted.total(("verdict", "reason"), numbers.ReasonNumbers)
+    untrusted = mapped(entries, steps.untrusted, numbers.Reasons)
+    reasons = untrusted.total(("verdict", "reason"), numbers.Reasons)
 
     say("counting forks and rejects")
     told_of = logs.where("forked_at").select(Fork, position="forked_at", valid_to="contiguous")
@@ -128,7 +128,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("looking at single logs")
     wanted = {log.log for log in (*troubled, *largest)}
     drawn = mapped(entries, partial(steps.within, wanted=wanted), Stretch)
-    cells = mapped(drawn, steps.coverage, numbers.CoverageNumbers, LOG)
+    cells = mapped(drawn, steps.coverage, numbers.Coverage, LOG)
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
     return numbers.Numbers(
         source=source,
@@ -137,13 +137,13 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
         tables={
             "troubled": troubled,
             "largest": largest,
-            "coverage": cells.first(numbers.CoverageNumbers, len(wanted) * steps.CELLS, "author", "log_id", "first"),
+            "coverage": cells.first(numbers.Coverage, len(wanted) * steps.CELLS, "author", "log_id", "first"),
             "authors": authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
             "forks": forks.first(Fork, numbers.MOST_FORKS, "author", "log_id", "position"),
             "rejects": rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
-            "reasons": reasons.first(numbers.ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
+            "reasons": reasons.first(numbers.Reasons, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
             "payloads": payloads(entry_kinds),
-            "copies": sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in copies),
+            "copies": sorted(numbers.Copies(*magnitude(row.found), row.entries) for row in copies),
             "completeness": completeness(log_kinds),
             "lengths": lengths(log_kinds),
             "growth": growth(entry_kinds),
@@ -157,39 +157,34 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
 # -- small tables: plain functions of plain values ---------------------------------------------------------------------
 
 
-def payloads(entries: Sequence[EntryKind]) -> list[numbers.PayloadNumbers]:
+def payloads(entries: Sequence[EntryKind]) -> list[numbers.Payloads]:
     """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``."""
     counts, sizes = (_tally(entries, of, "verdict", "payload") for of in ("entries", "size"))
-    return [
-        numbers.PayloadNumbers(VERDICTS[kind[0]], STATES[kind[1]], counts[kind], sizes[kind]) for kind in sorted(counts)
-    ]
+    return [numbers.Payloads(VERDICTS[kind[0]], STATES[kind[1]], counts[kind], sizes[kind]) for kind in sorted(counts)]
 
 
-def growth(entries: Iterable[EntryKind]) -> list[numbers.GrowthNumbers]:
+def growth(entries: Iterable[EntryKind]) -> list[numbers.Growth]:
     """Sums over all entries up to each sequence number at which the first digit changes."""
     kinds = sorted(entries, key=attrgetter("magnitude"))
     verified = [row.entries * (VERDICTS[row.verdict] == VERIFIED) for row in kinds]
     held = [row.size * (STATES[row.payload] == HELD) for row in kinds]
     columns = [row.entries for row in kinds], verified, [row.size for row in kinds], held
     grown = zip(kinds, *map(accumulate, columns), strict=True)
-    found = {row.magnitude: numbers.GrowthNumbers(magnitude(row.magnitude)[1], *sums) for row, *sums in grown}
+    found = {row.magnitude: numbers.Growth(magnitude(row.magnitude)[1], *sums) for row, *sums in grown}
     return [*found.values()]  # of each magnitude the sums after its last row
 
 
-def completeness(logs: Iterable[LogKind]) -> list[numbers.CompletenessNumbers]:
+def completeness(logs: Iterable[LogKind]) -> list[numbers.Completeness]:
     """Logs by tens of percent, also those that no log has; at the end logs without a number, if there are any."""
     counts = _tally(logs, "logs", "percent")
-    return [
-        numbers.CompletenessNumbers(percent, counts[percent])
-        for percent in (*range(0, 101, 10), *counts.keys() & {None})
-    ]
+    return [numbers.Completeness(percent, counts[percent]) for percent in (*range(0, 101, 10), *counts.keys() & {None})]
 
 
-def lengths(logs: Sequence[LogKind]) -> list[numbers.LengthNumbers]:
+def lengths(logs: Sequence[LogKind]) -> list[numbers.Lengths]:
     """Logs by powers of ten, from 1 to the greatest power that any log has."""
     by_entries, by_newest = (_tally(logs, "logs", digits) for digits in ("entry_digits", "newest_digits"))
     return [
-        numbers.LengthNumbers(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
+        numbers.Lengths(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
         for digits in range(1, max((*by_entries, *by_newest), default=0) + 1)
     ]
 

@@ -88,7 +88,7 @@ class RejectNumbers(NamedTuple):
     first_offset: int | None
 
 
-class ReasonNumbers(NamedTuple):
+class Reasons(NamedTuple):
     """How many entries have one verdict, not ``verified``, for one reason."""
 
     verdict: str
@@ -96,7 +96,7 @@ class ReasonNumbers(NamedTuple):
     entries: int
 
 
-class PayloadNumbers(NamedTuple):
+class Payloads(NamedTuple):
     """Entries of one verdict with their payload in one state, and the bytes that they claim."""
 
     verdict: str
@@ -105,7 +105,7 @@ class PayloadNumbers(NamedTuple):
     claimed_bytes: Sum
 
 
-class CopiesNumbers(NamedTuple):
+class Copies(NamedTuple):
     """Entries that were found ``low`` to ``high`` times in the inputs."""
 
     low: Unsigned
@@ -113,7 +113,7 @@ class CopiesNumbers(NamedTuple):
     entries: int
 
 
-class CompletenessNumbers(NamedTuple):
+class Completeness(NamedTuple):
     """Logs with ``percent`` to just below ``percent`` + 10 of their numbers held and verified.
 
     100 means all; None means that the logs have no number at all, only entries with bad signatures.
@@ -123,7 +123,7 @@ class CompletenessNumbers(NamedTuple):
     logs: int
 
 
-class LengthNumbers(NamedTuple):
+class Lengths(NamedTuple):
     """How many logs have ``low`` to ``high`` entries, and how many have their newest number in that range."""
 
     low: Unsigned
@@ -132,7 +132,7 @@ class LengthNumbers(NamedTuple):
     logs_by_newest: int
 
 
-class GrowthNumbers(NamedTuple):
+class Growth(NamedTuple):
     """Entries of all logs with numbers up to ``seqnum``, and the bytes of their payloads, claimed and held."""
 
     seqnum: Unsigned
@@ -142,7 +142,7 @@ class GrowthNumbers(NamedTuple):
     held_bytes: Sum
 
 
-class CoverageNumbers(NamedTuple):
+class Coverage(NamedTuple):
     """One cell of a strip: a stretch of a log's numbers, and how many of them have which verdict."""
 
     author: bytes
@@ -155,15 +155,8 @@ class CoverageNumbers(NamedTuple):
     missing: Unsigned
 
 
-SMALL: dict[str, type[Row]] = {
-    "reasons": ReasonNumbers,
-    "payloads": PayloadNumbers,
-    "copies": CopiesNumbers,
-    "completeness": CompletenessNumbers,
-    "lengths": LengthNumbers,
-    "growth": GrowthNumbers,
-    "coverage": CoverageNumbers,
-}
+_SMALL: tuple[type[Row], ...] = Reasons, Payloads, Copies, Completeness, Lengths, Growth, Coverage
+SMALL = {table.__name__.lower(): table for table in _SMALL}
 """The small tables. Each is a file ``numbers/NAME.parquet``."""
 
 

@@ -28,7 +28,7 @@ from culm.bamboo.decimal import size_text
 from culm.charts import number_text
 from culm.spark.batches.payload import STATES
 from culm.spark.report import charts
-from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
+from culm.spark.report.numbers import Coverage, LogNumbers, Numbers
 from culm.types import Log
 from culm.wire.places import author_text
 
@@ -137,7 +137,7 @@ class LogView(NamedTuple):
     width: str
 
 
-def view(log: LogNumbers, strip: Sequence[CoverageNumbers]) -> LogView:
+def view(log: LogNumbers, strip: Sequence[Coverage]) -> LogView:
     """The view of a log with these cells. Where they do not follow each other something is left out.
 
     Each cell is filled from below, the rest is missing. Neighbouring cells that look the same are one shape, so that a
@@ -161,13 +161,13 @@ def view(log: LogNumbers, strip: Sequence[CoverageNumbers]) -> LogView:
     return LogView(log, gaps, {kind: Markup("").join(path) for kind, path in paths.items() if path}, str(left))
 
 
-def _units(cell: CoverageNumbers) -> list[int]:
+def _units(cell: Coverage) -> list[int]:
     return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
 def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
-    strips: defaultdict[Log, list[CoverageNumbers]] = defaultdict(list)
+    strips: defaultdict[Log, list[Coverage]] = defaultdict(list)
     for cell in numbers.tables["coverage"]:
         strips[cell.author, cell.log_id].append(cell)
     troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]

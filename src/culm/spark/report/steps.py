@@ -24,7 +24,7 @@ from culm.ranges.runs import Runs as Apart
 from culm.spark.batches.arrays import decimals
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
-from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, CoverageNumbers, LogKind, LogNumbers
+from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, Coverage, LogKind, LogNumbers
 from culm.spark.report.stretches import Longs, Runs, begins, encoded, magnitudes, union, unsigned_of
 from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
 from culm.spark.runtime.engine import Table
@@ -183,7 +183,7 @@ def described(rows: pa.Table) -> pa.Table:
 
 
 def untrusted(rows: pa.Table) -> pa.Table:
-    """Stretches to ``ReasonNumbers``, without those that are verified."""
+    """Stretches to ``Reasons``, without those that are verified."""
     rows = rows.filter(compute.not_equal(rows.column("verdict"), VERDICTS.index(VERIFIED)))
     verdict = pa.array(VERDICTS).take(rows.column("verdict"))
     return _with(rows, verdict=verdict, reason=rows.column("reason").fill_null("no reason given"))
@@ -226,12 +226,12 @@ def within(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
 
 
 def coverage(rows: pa.Table) -> pa.Table:
-    """Whole logs of stretches, sorted by log, to ``CoverageNumbers``: their strips."""
+    """Whole logs of stretches, sorted by log, to ``Coverage``: their strips."""
     logs = (rows.slice(low, high - low) for low, high in pairwise([*_starts(rows).tolist(), len(rows)]))
-    return table_of(CoverageNumbers, chain.from_iterable(map(_cells, logs)))
+    return table_of(Coverage, chain.from_iterable(map(_cells, logs)))
 
 
-def _cells(rows: pa.Table) -> Iterator[CoverageNumbers]:
+def _cells(rows: pa.Table) -> Iterator[Coverage]:
     """The cells of one log's strip."""
     by_verdict = [_runs(rows, np.zeros(len(rows), np.int64), worst) for worst in range(len(VERDICTS))]
     ends = cells(spans(by_verdict[-1].low.tolist(), by_verdict[-1].high.tolist()))
@@ -239,7 +239,7 @@ def _cells(rows: pa.Table) -> Iterator[CoverageNumbers]:
     counts = (covered(runs, ends) for runs in by_verdict)
     for (first, last), verified, better, every in zip(ends, *counts, strict=True):
         parts = verified, better - verified, every - better, last - first + 1 - every
-        yield CoverageNumbers(*log, first, last, *parts)
+        yield Coverage(*log, first, last, *parts)
 
 
 def spans(low: Sequence[int], high: Sequence[int]) -> list[Span]:

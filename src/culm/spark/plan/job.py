@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
 from pathlib import Path
@@ -85,8 +85,7 @@ class PlanSummary(Result):
     classes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A plan as tables.
 
     The rows of ``transfers`` are ``Transfer``, of ``unserved`` ``Unserved``, of ``loads`` ``Load``, of ``rejects``
@@ -159,7 +158,7 @@ def run_plan(
             name: frame_of(SparkTable(engine, table, getattr(planned, name)).kept(run.folder / name))
             for name, table in TABLES.items()
         }
-        return run.done(replace(planned, **written).summary())
+        return run.done(planned._replace(**written).summary())
 
 
 def plan(
@@ -217,15 +216,8 @@ def plan(
     second = partial(split, splitter=splitter, sizes=means, arcs=arcs_by_bucket(counted, lines))
     transfers, unserved = map(frame_of, grouped.keep(second, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")
-    return Plan(
-        transfers=transfers,
-        unserved=unserved,
-        loads=_loads(transfers, named, terms, default),
-        rejects=frame_of(refused),
-        balance=found,
-        bytes_bound=amounts.total(),
-        classes=len(keys),
-    )
+    loads = _loads(transfers, named, terms, default)
+    return Plan(transfers, unserved, loads, frame_of(refused), found, amounts.total(), len(keys))
 
 
 def _loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms], default: int | None) -> DataFrame:

@@ -13,7 +13,7 @@ counts by a few hundred kinds.
 ``source`` is the subject of a report: the folder of a verification, or a state. Its verdicts become ``stretches``, a
 run-length encoding. Everything is counted from these by ``steps``. ``job`` has the
 queries, which are written once and run on either engine (``runtime.engine``), and makes the small tables: ``culm spark
-report`` runs it. ``numbers`` names all columns. ``page`` makes the HTML from ``templates``, with ``charts``.
+report`` runs it. ``numbers`` names all columns. ``page`` makes the HTML from ``templates``, with charts.
 """
 
 from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, run

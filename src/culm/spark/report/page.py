@@ -18,6 +18,7 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -25,16 +26,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from culm.bamboo.decimal import size_text
-from culm.charts import number_text
+from culm.charts import Bars, Series, bar_chart, line_chart, number_text
 from culm.spark.batches.payload import STATES
-from culm.spark.report import charts
-from culm.spark.report.numbers import Coverage, LogNumbers, Numbers
+from culm.spark.report.numbers import Completeness, Copies, Coverage, Growth, Lengths, LogNumbers, Numbers
 from culm.types import Log
 from culm.wire.places import author_text
 
 _MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
 _WIDTH, _HEIGHT = 9600, 24  # of a strip, in units of its own drawing: 100 for each of 96 cells, 24 steps of filling
 _BREAK = 200  # the width of a break in a strip, in the same units: two cells
+_LOGARITHMIC_FROM = 1000  # Greatest value from which an axis is logarithmic: below it, a linear axis still shows all.
 _LEAST = 2  # the least width or height of a part that is not 0, in units of its drawing, so that it is seen
 
 
@@ -44,7 +45,18 @@ def page(numbers: Numbers) -> str:
     loader = PackageLoader("culm.spark.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown)
     environment.trim_blocks = environment.lstrip_blocks = True
-    environment.globals |= {"STATES": STATES, "bar": bar, "charts": charts, "picture": picture, "share": share}
+    called = (
+        bar,
+        picture,
+        share,
+        completeness_chart,
+        percent_text,
+        lengths_chart,
+        copies_chart,
+        entries_chart,
+        sizes_chart,
+    )
+    environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")
     of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
@@ -99,6 +111,55 @@ def in_hex(data: bytes) -> Markup:
 def picture(svg: str) -> Markup:
     """A chart as the address of a picture that is in the page itself."""
     return Markup("data:image/svg+xml;base64,") + b64encode(svg.encode()).decode()
+
+
+# -- charts: the numbers of each stand in a table below it, for readers who cannot see it -----------------------------
+
+_bars = partial(bar_chart, width=960, height=300)  # pixels: the width of the page's text on a large screen
+_lines = partial(line_chart, width=960, height=300)
+
+
+def completeness_chart(title: str, rows: Sequence[Completeness]) -> str:
+    """Logs by the share of their numbers that is held and verified."""
+    names = [percent_text(row.percent).removesuffix(" %").replace(" to ", "\N{EN DASH}") for row in rows]
+    return _bars(title, names, [Bars("logs", [row.logs for row in rows])], y_label="logs")
+
+
+def percent_text(percent: int | None) -> str:
+    """Which share of its numbers a log has, in words; None if it has no number."""
+    if percent is None:
+        return "none"
+    return "100 %" if percent == 100 else f"{percent} to {percent + 10} %"
+
+
+def lengths_chart(title: str, rows: Sequence[Lengths]) -> str:
+    """Logs by length: by how many entries are held, and by the newest number."""
+    names = [number_text(row.low) if row.low < 10**15 else f"1e{len(str(row.low)) - 1}" for row in rows]
+    held = Bars("entries held", [row.logs_by_entries for row in rows])
+    newest = Bars("newest number", [row.logs_by_newest for row in rows])
+    return _bars(title, names, [held, newest], y_label="logs")
+
+
+def copies_chart(title: str, rows: Sequence[Copies]) -> str:
+    """Entries by how many copies of them the inputs have."""
+    names = [number_text(row.low) + ("" if row.low == row.high else "+") for row in rows]
+    return _bars(title, names, [Bars("entries", [row.entries for row in rows])], y_label="entries")
+
+
+def entries_chart(title: str, rows: Sequence[Growth]) -> str:
+    """Entries of all logs up to a sequence number."""
+    return _grown(title, rows, "entries", all="entries", verified="verified")
+
+
+def sizes_chart(title: str, rows: Sequence[Growth]) -> str:
+    """Bytes of all logs' payloads up to a sequence number."""
+    return _grown(title, rows, "bytes", claimed="claimed_bytes", held="held_bytes")
+
+
+def _grown(title: str, rows: Sequence[Growth], y_label: str, **columns: str) -> str:
+    series = [Series(name, [(row.seqnum, getattr(row, column)) for row in rows]) for name, column in columns.items()]
+    x_log, y_log = (greatest > _LOGARITHMIC_FROM for greatest in series[0].points[-1])
+    return _lines(title, series, x_label="sequence number", y_label=y_label, x_log=x_log, y_log=y_log)
 
 
 # -- drawings -----------------------------------------------------------------------------------------------------

@@ -60,12 +60,9 @@ class Source(NamedTuple):
         if self.state is not None:
             verdicts = self.state.judged(engine).map(partial(pronounced, everything=True), Verdict)
             return verdicts, forks(*self.state.forked(engine)).kept(), engine.load([], Reject, "offset")
-        proofs = self.folder / "forks"
-        return (
-            engine.stored(self.folder / "verdicts", Judged),
-            engine.stored(proofs, Fork) if proofs.is_dir() else None,
-            engine.stored(self.folder / "rejects", Reject),
-        )
+        place = self.folder / "forks"
+        proofs = engine.stored(place, Fork) if place.is_dir() else None
+        return engine.stored(self.folder / "verdicts", Judged), proofs, engine.stored(self.folder / "rejects", Reject)
 
 
 def source_of(folder: Path) -> Source:

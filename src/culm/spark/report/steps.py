@@ -98,29 +98,18 @@ def logs_of(rows: pa.Table) -> pa.Table:
     first = verified.low == 1
     contiguous[verified.log[first]] = verified.high[first]
     entries, verdict, payload, size = *_columns(rows, "entries", "verdict", "payload"), rows.column("size")
-    sums = {
-        "entries": entries,
-        **{name: entries * (verdict == at) for at, name in enumerate(VERDICTS)},
-        "bad_signatures": entries * _is_bad(rows),
-        **{f"payload_{name}": entries * (payload == at) for at, name in enumerate(STATES)},
-        "claimed_bytes": size,
-        "held_bytes": compute.if_else(payload == rank(HELD), size, pa.scalar(0, size.type)),
-        "copies": rows.column("copies"),
-    }
+    verdicts = {name: entries * (verdict == at) for at, name in enumerate(VERDICTS)}
+    payloads = {f"payload_{name}": entries * (payload == at) for at, name in enumerate(STATES)}
+    held_bytes = compute.if_else(payload == rank(HELD), size, pa.scalar(0, size.type))
+    sizes = {"claimed_bytes": size, "held_bytes": held_bytes, "copies": rows.column("copies")}
+    sums = {"entries": entries, **verdicts, "bad_signatures": entries * _is_bad(rows), **payloads, **sizes}
     found = pa.table({"of": of, **sums, "forked_at": rows.column("forked_at")}).group_by("of", use_threads=False)
     found = found.aggregate([*((name, "sum") for name in sums), ("forked_at", "min")])
-    columns = {
-        **{name: found.column(f"{name}_sum") for name in sums},
-        "author": rows.column("author").take(starts),
-        "log_id": _decimal(rows.column("log").take(starts)),
-        "newest": decimals(newest),
-        "held": numbers,
-        "held_verified": good,
-        "contiguous": decimals(contiguous),
-        "missing": decimals(newest - numbers),
-        "forked_at": _decimal(found.column("forked_at_min")),
-    }
-    return pa.table(columns).filter(compute.field("entries") > 0)
+    whose = {"author": rows.column("author").take(starts), "log_id": _decimal(rows.column("log").take(starts))}
+    ends = {"newest": decimals(newest), "contiguous": decimals(contiguous), "missing": decimals(newest - numbers)}
+    counts = {"held": numbers, "held_verified": good, "forked_at": _decimal(found.column("forked_at_min"))}
+    whole = pa.table({**whose, **ends, **counts, **{name: found.column(f"{name}_sum") for name in sums}})
+    return whole.filter(compute.field("entries") > 0)
 
 
 def _starts(rows: pa.Table) -> npt.NDArray[np.intp]:
@@ -170,16 +159,10 @@ def described(rows: pa.Table) -> pa.Table:
     forked = np.asarray(rows.column("forked_at").is_valid()).astype(np.int64)
     trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID)) + forked * _FORKED
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
-    return _with(
-        rows,
-        trouble=pa.array(trouble, mask=trouble == 0),
-        percent=pa.array(tens.astype(np.int64) * 10, mask=newest == 0),
-        entry_digits=_digits(entries),
-        newest_digits=_digits(newest),
-        logs=np.ones(len(rows), np.int64),
-        forked_logs=forked,
-        wrong_payloads=wrong,
-    )
+    percent = pa.array(tens.astype(np.int64) * 10, mask=newest == 0)
+    kind = {"percent": percent, "entry_digits": _digits(entries), "newest_digits": _digits(newest)}
+    counts = {"logs": np.ones(len(rows), np.int64), "forked_logs": forked, "wrong_payloads": wrong}
+    return _with(rows, trouble=pa.array(trouble, mask=trouble == 0), **kind, **counts)
 
 
 def untrusted(rows: pa.Table) -> pa.Table:

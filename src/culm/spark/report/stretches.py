@@ -34,7 +34,7 @@ from culm.errors import CulmError
 from culm.spark.batches.arrays import decimals, signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
-from culm.spark.runtime.columns import Sum, Tiny, schema
+from culm.spark.runtime.columns import Sum, Tiny, names, schema
 from culm.spark.verification.verdicts import VERDICTS
 
 Longs = npt.NDArray[np.int64]
@@ -98,23 +98,13 @@ def stretches(rows: pa.Table) -> pa.Table:
     follows = number - np.arange(len(number), dtype=np.uint64)  # the same for numbers that follow each other
     starts = begins(follows, author, log, verdict, payload, reason, sizes, found)
     counts = np.diff(starts, append=len(number))
-    low, forked_at = number[starts], np.array([position for _, position in told], np.uint64)[reason[starts]]
-    columns = {
-        "author": rows.column("author").take(starts),
-        "log": signed(log[starts]),
-        "low": signed(low),
-        "high": signed(low + (counts - 1).astype(np.uint64)),
-        "verdict": verdict[starts],
-        "payload": payload[starts],
-        "reason": pa.array([words for words, _ in told], pa.string()).take(reason[starts]),
-        "magnitude": sizes[starts],
-        "found": found[starts],
-        "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
-        "entries": counts,
-        "size": _sums(size, starts),
-        "copies": np.add.reduceat(copies, starts),
-    }
-    return pa.table(columns)
+    forked_at = np.array([position for _, position in told], np.uint64)[reason[starts]]
+    low, words = signed(number[starts]), pa.array([words for words, _ in told], pa.string())
+    place = rows.column("author").take(starts), signed(log[starts]), low, low + counts - 1
+    kind = verdict[starts], payload[starts], words.take(reason[starts]), sizes[starts], found[starts]
+    sums = counts, _sums(size, starts), np.add.reduceat(copies, starts)
+    columns = *place, *kind, pa.array(signed(forked_at), mask=forked_at == 0), *sums
+    return pa.table(dict(zip(names(Stretch), columns, strict=True)))
 
 
 def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
@@ -127,14 +117,9 @@ def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 def proofs(rows: pa.Table) -> pa.Table:
     """Proofs of forks as rows of ``Stretch`` without entries, for their logs to find."""
-    nothing = pa.array(np.zeros(len(rows), np.int64))
     log, position = unsigned_of(rows, "log_id", "position")
-    given = {
-        "author": rows.column("author"),
-        "log": pa.array(signed(log)),
-        "forked_at": pa.array(signed(position)),
-        **dict.fromkeys(("entries", "size", "copies"), nothing),
-    }
+    given = {"author": rows.column("author"), "log": pa.array(signed(log)), "forked_at": pa.array(signed(position))}
+    given |= dict.fromkeys(("entries", "size", "copies"), pa.array(np.zeros(len(rows), np.int64)))
     return pa.table({one.name: given.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Stretch)})
 
 

@@ -330,6 +330,7 @@ CLASSES = st.lists(
         Class,
         st.sets(st.sampled_from(PEERS), min_size=1).map(lambda names: tuple(sorted(names))),
         st.integers(0, 10**6),
+        st.just(True),
     ),
     min_size=1,
     max_size=8,

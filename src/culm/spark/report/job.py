@@ -80,8 +80,7 @@ def run(
     if not 1 <= logs <= MOST_LOGS:
         raise ConfigError(f"{logs} logs; accepted: 1 to {MOST_LOGS}, since a page must stay small")
     source = source_of(Path(results).absolute())
-    mode = {"logs": logs}
-    with job("report", output, [source.folder], mode=mode, overwrite=overwrite, progress=progress) as run:
+    with job("report", output, [source.folder], mode={"logs": logs}, overwrite=overwrite, progress=progress) as run:
         if source.state is None and (other := other_version(source.said)) is not None:
             run.say(other)
         (run.folder / "numbers").mkdir()
@@ -130,28 +129,24 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     drawn = mapped(entries, partial(steps.within, wanted=wanted), Stretch)
     cells = mapped(drawn, steps.coverage, numbers.Coverage, LOG)
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
-    return numbers.Numbers(
-        source=source,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected),
-        tables={
-            "troubled": troubled,
-            "largest": largest,
-            "coverage": cells.first(numbers.Coverage, len(wanted) * steps.CELLS, "author", "log_id", "first"),
-            "authors": authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
-            "forks": forks.first(Fork, numbers.MOST_FORKS, "author", "log_id", "position"),
-            "rejects": rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
-            "reasons": reasons.first(numbers.Reasons, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
-            "payloads": payloads(entry_kinds),
-            "copies": sorted(numbers.Copies(*magnitude(row.found), row.entries) for row in copies),
-            "completeness": completeness(log_kinds),
-            "lengths": lengths(log_kinds),
-            "growth": growth(entry_kinds),
-        },
-        in_all={name: count_rows(folder / name) for name in ("forks", "rejects")},
-        proofs=proved is not None,
-        seconds=round(time.monotonic() - run.started, 3),
-    )
+    totals = Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected)
+    tables: dict[str, Sequence[Any]] = {
+        "troubled": troubled,
+        "largest": largest,
+        "coverage": cells.first(numbers.Coverage, len(wanted) * steps.CELLS, "author", "log_id", "first"),
+        "authors": authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
+        "forks": forks.first(Fork, numbers.MOST_FORKS, "author", "log_id", "position"),
+        "rejects": rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
+        "reasons": reasons.first(numbers.Reasons, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
+        "payloads": payloads(entry_kinds),
+        "copies": sorted(numbers.Copies(*magnitude(row.found), row.entries) for row in copies),
+        "completeness": completeness(log_kinds),
+        "lengths": lengths(log_kinds),
+        "growth": growth(entry_kinds),
+    }
+    in_all = {name: count_rows(folder / name) for name in ("forks", "rejects")}
+    made, seconds = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), round(time.monotonic() - run.started, 3)
+    return numbers.Numbers(source, made, totals, tables, in_all, proved is not None, seconds)
 
 
 # -- small tables: plain functions of plain values ---------------------------------------------------------------------

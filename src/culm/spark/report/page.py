@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from bisect import bisect
-from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -29,7 +29,6 @@ from culm.bamboo.decimal import size_text
 from culm.charts import Bars, Series, bar_chart, line_chart, number_text
 from culm.spark.batches.payload import STATES
 from culm.spark.report.numbers import Completeness, Copies, Coverage, Growth, Lengths, LogNumbers, Numbers
-from culm.types import Log
 from culm.wire.places import author_text
 
 _MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
@@ -228,10 +227,7 @@ def _units(cell: Coverage) -> list[int]:
 
 def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
-    strips: defaultdict[Log, list[Coverage]] = defaultdict(list)
-    for cell in numbers.tables["coverage"]:
-        strips[cell.author, cell.log_id].append(cell)
+    strips = {log: list(cells) for log, cells in groupby(numbers.tables["coverage"], attrgetter("author", "log_id"))}
     troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
-    found = {log.log: view(log, strips[log.log]) for log in (*troubled, *largest)}
-    troubled = [found.pop(log.log) for log in troubled]
-    return troubled, [*found.values()]
+    found = {log.log: view(log, strips.get(log.log, ())) for log in (*troubled, *largest)}
+    return [found.pop(log.log) for log in troubled], [*found.values()]

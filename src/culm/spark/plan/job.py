@@ -134,9 +134,8 @@ def run_plan(
     """
     given = {"have": have, "want": want, "sizes": sizes, "peers": peers}
     inputs = {name: Path(path).absolute() for name, path in given.items() if path is not None}
-    for path in inputs.values():
-        if not path.exists():
-            raise ConfigError(f"{path}: there is no such file or folder")
+    if missing := [path for path in inputs.values() if not path.exists()]:
+        raise ConfigError(f"{missing[0]}: there is no such file or folder")
     with (
         job("plan", output, inputs.values(), mode=settings, overwrite=overwrite, progress=progress) as run,
         run.spark(master) as spark,

@@ -53,9 +53,6 @@ Arcs = list[tuple[str, int]]
 Part = tuple[str, int, int]
 """Who gives items, and the first and the last of them."""
 
-Transfer = tuple[str, str, int, int, int]
-"""Who fetches items, from whom, in which round (1 or 2), and the first and the last of the items."""
-
 
 class Key(NamedTuple):
     """A class: a digest that names it, the peers that may give its items, and whether these are all who could."""
@@ -118,8 +115,8 @@ class Splitter(NamedTuple):
             givers = tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
             yield _key(_OTHERS, givers, self.most_members, _OTHERS), need.size * (len(need.wanters) - copies)
 
-    def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
-        """The transfers of a need.
+    def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[tuple[str, str, int, int, int]]:
+        """The transfers of a need: who fetches, from whom, in which round (1 or 2), the first and the last item.
 
         The lines are those of the bucket's classes. The needs must take from them in the order in which they were
         counted.

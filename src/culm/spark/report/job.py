@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import accumulate
 from operator import attrgetter
 from pathlib import Path
@@ -125,8 +124,8 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     rejects = kinds.total(("source", "reason"), numbers.RejectNumbers, least=("first_offset",)).kept(folder / "rejects")
 
     say("looking at single logs")
-    wanted = {log.log for log in (*troubled, *largest)}
-    drawn = mapped(entries, partial(steps.within, wanted=wanted), Stretch)
+    wanted = {log[:2] for log in (*troubled, *largest)}
+    drawn = mapped(entries, lambda rows: steps.within(rows, wanted), Stretch)
     cells = mapped(drawn, steps.coverage, numbers.Coverage, LOG)
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
     totals = Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected)

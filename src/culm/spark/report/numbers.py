@@ -17,7 +17,6 @@ from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH
 from culm.spark.report.source import Source
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.shell import Result
-from culm.types import Log
 
 WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
@@ -59,11 +58,6 @@ class LogNumbers(NamedTuple):
     claimed_bytes: Sum
     held_bytes: Sum
     copies: int
-
-    @property
-    def log(self) -> Log:
-        """The log that it is about."""
-        return self.author, self.log_id
 
 
 class AuthorNumbers(NamedTuple):

@@ -229,5 +229,5 @@ def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
     strips = {log: list(cells) for log, cells in groupby(numbers.tables["coverage"], attrgetter("author", "log_id"))}
     troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
-    found = {log.log: view(log, strips.get(log.log, ())) for log in (*troubled, *largest)}
-    return [found.pop(log.log) for log in troubled], [*found.values()]
+    found = {log[:2]: view(log, strips.get(log[:2], ())) for log in (*troubled, *largest)}
+    return [found.pop(log[:2]) for log in troubled], [*found.values()]

@@ -10,7 +10,6 @@ not all rows, so that memory is bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -137,7 +136,9 @@ def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
 
 def _decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The numbers that are longs 2^63 lower; null stays null."""
-    return compute.add(column.cast(pa.decimal128(19, 0)), pa.scalar(Decimal(2**63))).cast(pa.decimal128(20, 0))
+    return compute.add(column.cast(pa.decimal128(19, 0)), pa.scalar(2**63, pa.decimal128(19, 0))).cast(
+        pa.decimal128(20, 0)
+    )
 
 
 class Trouble(NamedTuple):

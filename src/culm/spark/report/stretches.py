@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,7 +179,7 @@ def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
     Arrow sums decimals exactly, too, but takes twice as long for the whole step.
     """
     high, low = (decimals(np.add.reduceat(half, starts)) for half in (values >> _HALF, values & _LOW))
-    return compute.add(compute.multiply(high, pa.scalar(Decimal(2**32))), low)
+    return compute.add(compute.multiply(high, pa.scalar(2**32, pa.decimal128(10, 0))), low)
 
 
 def _told(reason: str | None) -> tuple[str | None, int]:

@@ -44,8 +44,7 @@ _WHOLE = r"string|(tiny|small|big)?int|decimal\(\d+,0\)"
 _NUMBER = rf"{_WHOLE}|decimal.*"  # means of sizes may have fractions
 _LOG = {"author": _BYTES, "log_id": _WHOLE}
 _COLUMNS: dict[str, dict[str, str]] = {
-    HAVE: {"peer": _TEXT, **_LOG, "ranges": _BYTES},
-    WANT: {"peer": _TEXT, **_LOG, "ranges": _BYTES},
+    **{name: {"peer": _TEXT, **_LOG, "ranges": _BYTES} for name in (HAVE, WANT)},
     SIZES: {**_LOG, "metadata_bytes": _NUMBER, "payload_bytes": _NUMBER},
     REQUESTS: {"requester": _TEXT, **_LOG, "ranges|range": _BYTES},
 }

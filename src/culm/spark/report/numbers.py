@@ -13,12 +13,9 @@ from typing import Any, NamedTuple
 
 from pyarrow import parquet
 
-from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH
 from culm.spark.report.source import Source
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.shell import Result
-
-WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
 MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
 """How many rows of these tables a page shows. They bound the page's size; the tables beside it have all rows."""

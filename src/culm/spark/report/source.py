@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,10 +57,9 @@ class Source(NamedTuple):
         There are no proofs if none were written. A state only counts rejects.
         """
         if self.state is not None:
-            verdicts = self.state.judged(engine).map(partial(pronounced, everything=True), Verdict)
+            verdicts = self.state.judged(engine).map(lambda rows: pronounced(rows, everything=True), Verdict)
             return verdicts, forks(*self.state.forked(engine)).kept(), engine.load([], Reject, "offset")
-        place = self.folder / "forks"
-        proofs = engine.stored(place, Fork) if place.is_dir() else None
+        proofs = engine.stored(self.folder / "forks", Fork) if (self.folder / "forks").is_dir() else None
         return engine.stored(self.folder / "verdicts", Judged), proofs, engine.stored(self.folder / "rejects", Reject)
 
 

@@ -23,7 +23,7 @@ from culm.ranges.runs import Runs as Apart
 from culm.spark.batches.arrays import decimals
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
-from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, Coverage, LogKind, LogNumbers
+from culm.spark.report.numbers import PROOF_BYTES, Coverage, LogKind, LogNumbers
 from culm.spark.report.stretches import Longs, Runs, begins, encoded, magnitudes, union, unsigned_of
 from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
 from culm.spark.runtime.engine import Table
@@ -156,9 +156,9 @@ DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind, Trouble)
 def described(rows: pa.Table) -> pa.Table:
     """``LogNumbers`` to ``DescribedLog``, where each log counts as one. A query takes the columns that it needs."""
     newest, verified, entries = unsigned_of(rows, "newest", "held_verified", "entries")
-    wrong = sum(np.asarray(rows.column(f"payload_{state}")) for state in WRONG_PAYLOADS)
+    wrong = np.sum(_columns(rows, "payload_mismatch", "payload_size_mismatch"), axis=0)
     forked = np.asarray(rows.column("forked_at").is_valid()).astype(np.int64)
-    trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID)) + forked * _FORKED
+    trouble = np.sum([wrong, forked * _FORKED, *_columns(rows, UNVERIFIED, INVALID)], axis=0)
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
     percent = pa.array(tens.astype(np.int64) * 10, mask=newest == 0)
     kind = {"percent": percent, "entry_digits": _digits(entries), "newest_digits": _digits(newest)}

@@ -62,7 +62,6 @@ class Stretch(NamedTuple):
 
 
 NO_ENTRY = "a row is not an entry: its numbers must be whole, its seqnum 1 to 2^64 - 1"
-_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 _FORK = re.compile(r"fork at ([0-9]{1,20})")
 _PLACE = re.compile(r" at [0-9]+$")
 _MOST_LETTERS = 80  # Of a reason's words. A table can hold anything there; longer texts would break the page's table.
@@ -178,7 +177,8 @@ def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
 
     Arrow sums decimals exactly, too, but takes twice as long for the whole step.
     """
-    high, low = (decimals(np.add.reduceat(half, starts)) for half in (values >> _HALF, values & _LOW))
+    halves = values >> np.uint64(32), values & np.uint64(2**32 - 1)
+    high, low = (decimals(np.add.reduceat(half, starts)) for half in halves)
     return compute.add(compute.multiply(high, pa.scalar(2**32, pa.decimal128(10, 0))), low)
 
 

@@ -86,7 +86,7 @@ TESTED_IN = {
     " spark.plan.split spark.plan.sweep",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.batches.records",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
-    "spark/test_report_parts": "spark.report.charts spark.report.numbers spark.report.page spark.report.stretches",
+    "spark/test_report_parts": "spark.report.numbers spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",

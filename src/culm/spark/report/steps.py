@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.ranges.runs import Runs as Apart
+from culm.ranges import runs as of_numbers
 from culm.spark.batches.arrays import decimals
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
@@ -136,9 +136,8 @@ def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
 
 def _decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The numbers that are longs 2^63 lower; null stays null."""
-    return compute.add(column.cast(pa.decimal128(19, 0)), pa.scalar(2**63, pa.decimal128(19, 0))).cast(
-        pa.decimal128(20, 0)
-    )
+    half = pa.scalar(2**63, pa.decimal128(19, 0))
+    return compute.add(column.cast(half.type), half).cast(pa.decimal128(20, 0))
 
 
 class Trouble(NamedTuple):
@@ -238,7 +237,7 @@ def spans(low: Sequence[int], high: Sequence[int]) -> list[Span]:
             break
         left_out.append((first, last))
         drawn -= missing
-    return Apart(left_out).outside(1, high[-1])
+    return of_numbers.Runs(left_out).outside(1, high[-1])
 
 
 def cells(parts: Sequence[Span]) -> list[Span]:

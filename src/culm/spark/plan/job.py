@@ -109,10 +109,18 @@ class Plan(NamedTuple):
             "coalesce(sum(cost), 0D) AS cost",
             "count_if(gives > capacity) AS overloaded",
         )
-        counts: dict[str, Any] = {**moved.asDict(), "bytes": int(moved.bytes), **loads.collect()[0].asDict()}
-        counts |= {"unserved": self.unserved.count(), "rejects": self.rejects.count(), "classes": self.classes}
-        bounds: dict[str, Any] = {"bytes_bound": self.bytes_bound, "load_bound": float(self.balance.load_bound)}
-        return PlanSummary(**counts, **bounds, load_limit=self.balance.limit, cost_bound=self.balance.cost_bound)
+        return PlanSummary(
+            **loads.collect()[0].asDict(),
+            transfers=moved.transfers,
+            bytes=int(moved.bytes),
+            unserved=self.unserved.count(),
+            rejects=self.rejects.count(),
+            bytes_bound=self.bytes_bound,
+            load_bound=float(self.balance.load_bound),
+            load_limit=self.balance.limit,
+            cost_bound=self.balance.cost_bound,
+            classes=self.classes,
+        )
 
 
 def run_plan(

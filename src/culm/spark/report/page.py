@@ -44,17 +44,8 @@ def page(numbers: Numbers) -> str:
     loader = PackageLoader("culm.spark.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown)
     environment.trim_blocks = environment.lstrip_blocks = True
-    called = (
-        bar,
-        picture,
-        share,
-        completeness_chart,
-        percent_text,
-        lengths_chart,
-        copies_chart,
-        entries_chart,
-        sizes_chart,
-    )
+    charts = completeness_chart, copies_chart, entries_chart, lengths_chart, sizes_chart
+    called = bar, percent_text, picture, share, *charts
     environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")

@@ -83,11 +83,10 @@ TESTED_IN = {
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
-    " spark.plan.split spark.plan.sweep spark.plan.tables",
+    " spark.plan.split spark.plan.sweep",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.batches.records",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
-    "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
-    " spark.report.page spark.report.stretches",
+    "spark/test_report_parts": "spark.report.numbers spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 from culm.spark.batches.payload import STATES
-from culm.spark.report.numbers import LogNumbers, Totals
+from culm.spark.report.numbers import LogNumbers, Report
 
 if TYPE_CHECKING:
     from culm.types import Log
@@ -85,10 +85,10 @@ def log_numbers(log: Log, rows: list[Row], proved_at: int | None = None) -> LogN
     )
 
 
-def totals(logs: dict[Log, LogNumbers], rejects: int) -> Totals:
+def totals(logs: dict[Log, LogNumbers], rejects: int) -> Report:
     """The headline."""
     of = logs.values()
-    return Totals(
+    return Report(
         entries=sum(log.entries for log in of),
         verified=sum(log.verified for log in of),
         unverified=sum(log.unverified for log in of),

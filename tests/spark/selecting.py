@@ -68,8 +68,8 @@ def request(
     several: bytes | None = None,
 ) -> Given:
     """A row of a table of requests: an author as bytes or text, ranges as text, bytes of one range, or of a set."""
-    key, name = (author, None) if isinstance(author, bytes) else (None, author)
-    return Given(REQUESTS, requester, key, name, log, one, several, text, None, None)
+    name = author.hex() if isinstance(author, bytes) else author
+    return Given(REQUESTS, requester, name, log, one, several, text, None, None)
 
 
 # -- what they denote, says the store ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
 from culm.spark.plan.given import read_ranges, read_rows
 from culm.spark.plan.job import run_plan
 from culm.spark.plan.rows import exact_range, read_number
-from culm.spark.plan.split import Line, Splitter, arcs_by_bucket
+from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
 from culm.spark.plan.sweep import METADATA, NOBODY, PAYLOAD, SILENT, Need, held_runs, sweep, wanted_runs
 from culm.wire.places import author_text
 
@@ -91,14 +91,17 @@ def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, 
     """The whole core without Spark: demands in buckets, counted, shared out and split. Also the balance."""
     demands = [demand._replace(size=size) for demand in demands]
     parts = [demands[at::buckets] for at in range(buckets)]
-    splitter = Splitter(rounds, None, **limits)
-    counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.count(part)]
-    classes: dict[bytes, Class] = {}
+    splitter = Splitter(rounds, lambda _: True, **limits)
+    counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.classes(part)]
+    classes: dict[Key, Class] = {}
     for _, key, amount in counted:
-        before = classes[key.digest].amount if key.digest in classes else 0
-        classes[key.digest] = Class(key.members, amount + before, key.is_whole)
+        before = classes[key].amount if key in classes else 0
+        classes[key] = Class(key.members, amount + before, key.is_whole)
     found = balance(list(classes.values()), dict.fromkeys(PEERS, PeerTerms()))
-    arcs = arcs_by_bucket(counted, dict(zip(classes, found.shares, strict=True)))
+    whole = {
+        key: Line(list(zip(key.members, share, strict=True))) for key, share in zip(classes, found.shares, strict=True)
+    }
+    arcs = arcs_by_bucket(counted, whole)
     moved: Moved = []
     for at, part in enumerate(parts):
         lines = {digest: Line(of_class) for digest, of_class in arcs.get(at, {}).items()}
@@ -327,6 +330,7 @@ CLASSES = st.lists(
         Class,
         st.sets(st.sampled_from(PEERS), min_size=1).map(lambda names: tuple(sorted(names))),
         st.integers(0, 10**6),
+        st.just(True),
     ),
     min_size=1,
     max_size=8,
@@ -486,6 +490,15 @@ def test_bad_rows_are_rejects(spark: SparkSession) -> None:
     assert {"have", "want"} == {name for name, _, _ in rejects}
     assert ("have", "5..", "an open range cannot be held: give it an end") in rejects
     assert any(text == "0500" for _, text, _ in rejects)
+
+
+def test_a_peer_that_may_upload_nothing_is_no_source(spark: SparkSession) -> None:
+    """A capacity of 0 counts also where peers without a row have another one: who has it gives nothing."""
+    have = table(spark, [("a", 1, "1..10"), ("b", 1, "1..4")])
+    peers = spark.createDataFrame([("a", 0)], "peer STRING, capacity INT")
+    found = plan(spark, have, table(spark, [("c", 1, "1..10")]), peers=peers, capacity=10**6, buckets=4)
+    assert [("c", "b", 4)] == [(row.requester, row.source, int(row.entries)) for row in found.transfers.collect()]
+    assert [("c", 6, SILENT)] == [(row.requester, int(row.entries), row.reason) for row in found.unserved.collect()]
 
 
 def test_wrong_tables_are_refused(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -17,19 +18,14 @@ from markupsafe import Markup
 from culm.bamboo import MAX_U64
 from culm.spark.batches.payload import STATES
 from culm.spark.report import steps
-from culm.spark.report.coverage import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.job import completeness, growth, lengths
-from culm.spark.report.numbers import (
-    CoverageNumbers,
-    ForkNumbers,
-    LogNumbers,
-    Numbers,
-    ReasonNumbers,
-    RejectNumbers,
-)
-from culm.spark.report.page import LogView, page, portions, share, short, shown
+from culm.spark.report.numbers import SMALL, Coverage, LogNumbers, Numbers, Reasons, RejectNumbers
+from culm.spark.report.page import LogView, page, portions, share, short, shown, view
+from culm.spark.report.source import Source
+from culm.spark.report.steps import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
+from culm.spark.verification.forks import Fork
 from culm.spark.verification.steps import LOG
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
@@ -39,24 +35,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def strip_over(held: Mapping[int, int]) -> list[CoverageNumbers]:
+def strip_over(held: Mapping[int, int]) -> list[Coverage]:
     """The strip of a log that has these numbers, with these positions in ``VERDICTS``."""
     rows = [verdict(b"", 0, number, verdict=VERDICTS[state]) for number, state in held.items()]
     return coverage_of(rows)
 
 
-def coverage_of(rows: Sequence[dict[str, Any]]) -> list[CoverageNumbers]:
+def coverage_of(rows: Sequence[dict[str, Any]]) -> list[Coverage]:
     """The cells of the only log that has rows."""
     table = pa.Table.from_pylist(rows, READ)
     found = coverage(within(stretches(table), {(row["author"], row["log_id"]) for row in rows}))
-    return list(columns.rows(CoverageNumbers, found.to_batches()))
+    return list(columns.rows(Coverage, found.to_batches()))
 
 
 READ = pa.schema([field for field in columns.schema(Verdict) if field.name in verdict(b"", 0, 1)])
 NUMBERS = st.one_of(st.integers(1, 200), st.integers(1, MAX_U64), st.integers(0, 63).map(lambda power: 2**power))
 
 
-@given(st.dictionaries(NUMBERS, st.integers(0, 2), max_size=40))
+@given(st.dictionaries(NUMBERS, st.integers(0, 2), min_size=1, max_size=40))
 def test_a_strip_shows_what_is_held(held: dict[int, int]) -> None:
     """Every number held is in one cell; cells are in order and few; what is left out is missing, and much."""
     drawn = strip_over(held)
@@ -88,11 +84,11 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(ENTRIES, max_size=60), st.integers(1, 5))
+@given(st.lists(ENTRIES, min_size=1, max_size=60), st.integers(1, 5))
 def test_stretches_are_all_that_is_needed(rows: list[dict[str, Any]], parts: int) -> None:
     """In whatever order rows come, and in however many portions, the logs are those of plain Python over the rows."""
     parted = [pa.Table.from_pylist(rows[part::parts], READ) for part in range(parts)]
-    found = pa.concat_tables([stretches(portion).cast(columns.schema(Stretch)) for portion in parted])
+    found = pa.concat_tables([stretches(portion).cast(columns.schema(Stretch)) for portion in parted if len(portion)])
     whole = found.sort_by([("author", "ascending"), ("log", "ascending")]).combine_chunks()
     made = list(columns.rows(LogNumbers, logs_of(whole).to_batches()))
     of = oracle.by_log(rows)
@@ -132,7 +128,7 @@ def test_a_strip_is_drawn_to_scale() -> None:
     """Runs are as wide as they are long, equal neighbours are one shape, shares of a cell are parts of its height."""
 
     def drawn(held: Mapping[int, int]) -> LogView:
-        return LogView(log_row(b""), strip_over(held))
+        return view(log_row(b""), strip_over(held))
 
     assert {"v": "M0 0h9600v24h-9600z"} == drawn(dict.fromkeys(range(1, 97), 0)).shapes
     halves = drawn(dict.fromkeys(range(1, 49), 0) | dict.fromkeys(range(49, 97), 2))
@@ -178,8 +174,13 @@ def log_row(author: bytes, **more: Any) -> LogNumbers:
 
 
 def numbers_with(**more: Any) -> Numbers:
-    """The numbers of a report on nothing, changed."""
-    return replace(Numbers("name", "now", oracle.totals({}, 0)), **more)
+    """The numbers of a report on nothing, changed; rows are given by the name of their table."""
+    names = (*SMALL, "troubled", "largest", "authors", "forks", "rejects")
+    tables: dict[str, Sequence[Any]] = dict.fromkeys(names, ())
+    tables |= {name: more.pop(name) for name in tables.keys() & more.keys()}
+    source = Source(Path(more.pop("name", "name")), more.pop("said", {}), 0, 0)
+    found = Numbers(source, "now", oracle.totals({}, 0), tables, {"forks": 0, "rejects": 0}, proofs=False, seconds=0.0)
+    return found._replace(**more)
 
 
 @pytest.mark.slow
@@ -187,7 +188,7 @@ def test_a_page_of_hostile_numbers() -> None:
     """Whatever stands in the tables, the page is whole, and small at the most that it is given."""
     shown = [log_row(bytes([number]) * 32, log_id=MAX_U64, newest=MAX_U64) for number in range(200)]
     cells = [
-        CoverageNumbers(*log[:2], at * 100 + 1, at * 100 + 100, 10 + at % 30, 25, 45 - at % 20, 20)
+        Coverage(*log[:2], at * 100 + 1, at * 100 + 100, 10 + at % 30, 25, 45 - at % 20, 20)
         for log in shown
         for at in range(CELLS)
     ]
@@ -196,11 +197,11 @@ def test_a_page_of_hostile_numbers() -> None:
         troubled=shown[:100],
         largest=shown,
         coverage=cells,
-        forks=[ForkNumbers(b"short", 1, 2, HOSTILE, None, None, b"\xff" * 4096, 0)] * 50,
-        forks_in_all=10**9,
+        forks=[Fork._make((b"short", 1, 2, HOSTILE, None, None, b"\xff" * 4096, 0))] * 50,
+        in_all={"forks": 10**9, "rejects": 50},
         proofs=True,
         rejects=[RejectNumbers(HOSTILE * 99, None, 1, None)] * 50,
-        reasons=[ReasonNumbers(HOSTILE, HOSTILE, 5)] * 30,
+        reasons=[Reasons(HOSTILE, HOSTILE, 5)] * 30,
         totals=replace(oracle.totals({}, 0), entries=10**12, invalid=10**12),
         said={"entries": HOSTILE, "seconds": float("nan")},
     )
@@ -210,7 +211,8 @@ def test_a_page_of_hostile_numbers() -> None:
     assert len(html.encode()) < 2_000_000
     assert "50 of 1,000,000,000 forks" in found.text
     assert page(numbers) == html
-    single = oracle.Page(page(replace(numbers, forks=numbers.forks[:1], forks_in_all=1)))
+    one = {**numbers.tables, "forks": numbers.tables["forks"][:1]}
+    single = oracle.Page(page(numbers._replace(tables=one, in_all={"forks": 1, "rejects": 50})))
     assert "All 1 " not in single.text
     assert "1 fork\n" in single.text or "1 fork " in single.text, single.text[:200]
 

@@ -204,7 +204,7 @@ def test_requests_that_cannot_be_read() -> None:
     }
     reasons = {row.requester: row.reason for row in selected.rejects}
     for requester, reason in {
-        "d": "an author has 32 bytes, not 5",
+        "d": f"'{author[:5].hex()}' is not an author (43 base62 characters, or 64 hex digits)",
         "e": "is not an author",
         "f": "'1.5' is not a log id",
         "g": "without a log id",

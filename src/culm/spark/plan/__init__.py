@@ -25,7 +25,6 @@ Four steps (``culm.spark.plan.job``):
 however they are ordered and divided.
 """
 
-from culm.spark.plan.job import plan
-from culm.spark.plan.tables import Plan, PlanSummary
+from culm.spark.plan.job import Plan, PlanSummary, plan
 
 __all__ = ["Plan", "PlanSummary", "plan"]

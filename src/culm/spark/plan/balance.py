@@ -28,8 +28,8 @@ than ``sum of B(S) min over S of (cost + price) - sum of price(p) u c(p)``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,16 +64,14 @@ _SMALL = 0.001
 _LEAST_SHARE = 0.01  # Of the mean share in a class: a peer with less gives nothing, since it is not worth a transfer.
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTerms:
+class PeerTerms(NamedTuple):
     """The terms of a peer: its capacity (any unit, the same for all; above 0) and the cost of a byte."""
 
     capacity: int = 1
     cost: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Class:
+class Class(NamedTuple):
     """Items that any of ``members`` can give, ``amount`` bytes in all.
 
     ``is_whole``: nobody else can give them. False where members were left out to keep the problem small. Such a class
@@ -85,8 +83,7 @@ class Class:
     is_whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(NamedTuple):
     """The shares, and the bounds to compare them with.
 
     ``shares``: for each class the bytes that each member gives; they add up to its amount. ``load_bound``: in every
@@ -163,9 +160,7 @@ def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: 
     allowed = max(most, limit if limit is not None else 1.1 * most)
     cost_bound = _least_cost(problem, np.zeros(len(problem.names)), allowed)
     if np.ptp(problem.cost) > 0:
-        cheap, bound = _cheaply(problem, allowed)
-        part = part if cheap is None else cheap
-        cost_bound = max(cost_bound, bound)
+        part, cost_bound = _cheaply(problem, part, allowed)
     return Balance(_whole_bytes(problem, part), problem.exact_bound(tight), allowed, cost_bound)
 
 
@@ -193,12 +188,12 @@ def _evenly(problem: _Problem) -> tuple[Floats, float, Ints]:
     return best_part, least, tight
 
 
-def _cheaply(problem: _Problem, limit: float) -> tuple[Floats | None, float]:
-    """Parts that keep to the limit and cost little, and a bound on the cost. None if no round kept to the limit."""
+def _cheaply(problem: _Problem, even: Floats, limit: float) -> tuple[Floats, float]:
+    """Parts that keep to the limit and cost little, and a bound on the cost; ``even`` if no round kept to the limit."""
     span = float(np.ptp(problem.cost))
     price = np.zeros(len(problem.names))
     base = (problem.cost - problem.cost.min()) / span
-    best_part, least, bound = None, np.inf, 0.0
+    best_part, least, bound = even, np.inf, 0.0
     for round_ in range(_COST_ROUNDS):
         beta = _FIRST_BETA * (_LAST_BETA / _FIRST_BETA) ** min(1.0, round_ / (0.7 * _COST_ROUNDS))
         part, load = problem.parts(np.log(problem.capacity) - beta * (base + price))

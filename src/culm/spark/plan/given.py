@@ -11,6 +11,7 @@ that do not touch, which denotes more than before; a peer would then be taken to
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,7 +19,6 @@ from typing import NamedTuple, TypeVar
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.bamboo import decode_varu64
-from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, read_range
 from culm.ranges.encoding import decode_prefix
@@ -28,7 +28,8 @@ from culm.spark.runtime.onspark import fitted
 from culm.spark.runtime.output import place_of
 from culm.wire.places import parse_author, parse_number
 
-N = TypeVar("N", int, float)
+A = TypeVar("A")
+B = TypeVar("B")
 SIZES, HAVE, WANT, REQUESTS = "sizes", "have", "want", "requests"  # the tables
 
 # Ranges in one row. It bounds what one row can cost a worker; a peer that holds more of a log has several rows.
@@ -43,8 +44,7 @@ _WHOLE = r"string|(tiny|small|big)?int|decimal\(\d+,0\)"
 _NUMBER = rf"{_WHOLE}|decimal.*"  # means of sizes may have fractions
 _LOG = {"author": _BYTES, "log_id": _WHOLE}
 _COLUMNS: dict[str, dict[str, str]] = {
-    HAVE: {"peer": _TEXT, **_LOG, "ranges": _BYTES},
-    WANT: {"peer": _TEXT, **_LOG, "ranges": _BYTES},
+    **{name: {"peer": _TEXT, **_LOG, "ranges": _BYTES} for name in (HAVE, WANT)},
     SIZES: {**_LOG, "metadata_bytes": _NUMBER, "payload_bytes": _NUMBER},
     REQUESTS: {"requester": _TEXT, **_LOG, "ranges|range": _BYTES},
 }
@@ -52,16 +52,15 @@ _COLUMNS: dict[str, dict[str, str]] = {
 
 
 class Given(NamedTuple):
-    """A row as it was given. Columns whose type can differ have two forms, and one of the two is null.
+    """A row as it was given. Ranges have three forms, and only one of them is not null.
 
     ``range`` is the encoding of one range, ``ranges`` that of a set; the bytes themselves do not tell which. Numbers
-    come as text, because no type of Spark holds all of them.
+    come as text, because no type of Spark holds all of them. So do authors, in hex if they were bytes.
     """
 
     given: str
     peer: str | None
-    author: bytes | None
-    author_text: str | None
+    author: str | None
     log_id: str | None
     range: bytes | None
     ranges: bytes | None
@@ -71,29 +70,39 @@ class Given(NamedTuple):
 
     def log(self) -> tuple[bytes, int]:
         """The author and the log id; ``ValueError`` or ``ConfigError`` if there is none."""
-        if self.author is None and self.author_text is None:
-            raise ValueError("a row without an author")
-        if self.log_id is None:
-            raise ValueError("a row without a log id")
-        author = parse_author(self.author_text or "") if self.author is None else self.author
-        if len(author) != AUTHOR_BYTES:
-            raise ValueError(f"an author has {AUTHOR_BYTES} bytes, not {len(author)}")
-        return author, parse_number(self.log_id, "log id")
+        return parse_author(needed(self.author, "an author")), parse_number(needed(self.log_id, "a log id"), "log id")
 
     def read_ranges(self) -> list[Range]:
         """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
         if self.range is not None:
             return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
-        value = self.ranges_text if self.ranges is None else self.ranges
-        if value is None:
-            raise ValueError("a row without ranges")
-        return read_ranges(value)
+        if self.ranges is not None:
+            return read_ranges(self.ranges)
+        return read_ranges(needed(self.ranges_text, "ranges"))
 
-    def as_text(self) -> tuple[str | None, str | None, str | None, str | None]:
-        """Peer, author, log id and ranges, for a reject."""
-        whose = self.author_text if self.author is None else self.author.hex()
+    def as_text(self) -> tuple[str | None, ...]:
+        """The table, peer, author, log id and ranges, for a reject."""
         value = self.range if self.ranges is None else self.ranges
-        return self.peer, whose, self.log_id, self.ranges_text if value is None else value.hex()
+        return self.given, self.peer, self.author, self.log_id, self.ranges_text if value is None else value.hex()
+
+
+def checked(rows: Iterable[Given], read: Callable[[Given], Iterable[A]], refused: Callable[..., B]) -> Iterator[A | B]:
+    """What ``read`` makes of rows. Never raises: a row that cannot be read becomes a reject with the reason.
+
+    ``refused`` makes a reject of ``Given.as_text`` and the reason.
+    """
+    for row in rows:
+        try:
+            yield from read(row)
+        except (ConfigError, EncodingError, ValueError) as error:
+            yield refused(*row.as_text(), str(error))
+
+
+def needed(value: A | None, name: str) -> A:
+    """A value that a row must have; ``ValueError`` if it is null."""
+    if value is None:
+        raise ValueError(f"a row without {name}")
+    return value
 
 
 def read_ranges(value: bytes | str) -> list[Range]:
@@ -135,17 +144,18 @@ def given(table: DataFrame, name: str) -> DataFrame:
     ``ConfigError`` if a column is missing or of a wrong type.
     """
     kinds, forms = dict(table.dtypes), dict[str, str | None].fromkeys(Given._fields)
-    for names, accepted in _COLUMNS[name].items():
-        column = next((one for one in names.split("|") if one in kinds), None)
+    for either, accepted in _COLUMNS[name].items():
+        column = next((one for one in either.split("|") if one in kinds), None)
         if column is None:
-            either, there = " or ".join(map(repr, names.split("|"))), ", ".join(map(repr, kinds))
-            raise ConfigError(f"the table {name!r} needs a column {either}; this one has {there}")
-        if not re.fullmatch(accepted, kinds[column]):
-            raise ConfigError(
-                f"the column {column!r} of the table {name!r} cannot be of the type {kinds[column].upper()}"
-            )
-        is_text = accepted == _BYTES and kinds[column] == "string"
-        forms[f"{names.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
+            called, there = " or ".join(map(repr, either.split("|"))), ", ".join(map(repr, kinds))
+            raise ConfigError(f"the table {name!r} needs a column {called}; this one has {there}")
+        kind = kinds[column]
+        if not re.fullmatch(accepted, kind):
+            raise ConfigError(f"the column {column!r} of the table {name!r} cannot be of the type {kind.upper()}")
+        if (column, kind) == ("author", "binary"):
+            table = table.withColumn("author", functions.lower(functions.hex("author")))
+        is_text = column != "author" and accepted == _BYTES and kind == "string"
+        forms[f"{either.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
     return fitted(table, types(Given), **forms).withColumn("given", functions.lit(name))
 
 
@@ -163,14 +173,9 @@ def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:
             raise ConfigError(f"the table 'peers': {peer!r} has the capacity {row.capacity!r}, and is no peer's name")
         if peer in terms:
             raise ConfigError(f"the table 'peers' has {peer!r} twice; give each peer one row")
-        capacity = _number(int, row.capacity, f"{peer!r} has the capacity", "a whole number of bytes")
-        terms[peer] = PeerTerms(capacity, _number(float, cost, f"{peer!r} has the cost", "a number, 0 or more"))
+        with suppress(ValueError):
+            terms[peer] = PeerTerms(int(str(row.capacity)), float(str(cost)))
+        if peer not in terms or not all(0 <= number < 1e30 for number in terms[peer]):
+            told = f"{peer!r} has the capacity {row.capacity!r} and the cost {cost!r}"
+            raise ConfigError(f"the table 'peers': {told}; expected a whole number of bytes, and a number, 0 or more")
     return terms
-
-
-def _number(kind: type[N], value: object, what: str, expected: str) -> N:
-    with suppress(ValueError):
-        number = kind(str(value))
-        if 0 <= number < 1e30:
-            return number
-    raise ConfigError(f"the table 'peers': {what} {value!r}; expected {expected}")

@@ -16,23 +16,111 @@ with ``;`` between several.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.spark.plan.balance import Class, PeerTerms, balance
+from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
-from culm.spark.plan.rows import Checked, Counted, Pass, check, read_counted
-from culm.spark.plan.split import Key, Splitter, arcs_by_bucket
-from culm.spark.plan.tables import TABLES, Plan, PlanSummary, Refused, Transfer, Unserved, loads
-from culm.spark.runtime.columns import rows
-from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.runtime.shell import job
+from culm.spark.plan.rows import Checked, Counted, Refused, Transfer, Unserved, check, count, split
+from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
+from culm.spark.runtime.columns import Row, Sum, rows, types
+from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
+from culm.spark.runtime.shell import Result, job
+
+
+class Load(NamedTuple):
+    """The bytes that a peer gives and gets. ``load`` is ``gives`` by ``capacity``, null where there is none."""
+
+    peer: str
+    gives: Sum
+    gets: Sum
+    capacity: Sum | None
+    load: float | None
+    cost: float
+
+
+TABLES: dict[str, type[Row]] = {"transfers": Transfer, "unserved": Unserved, "loads": Load, "rejects": Refused}
+"""The tables of a plan."""
+
+METADATA_BYTES, PAYLOAD_BYTES = 300, 1000
+"""Bytes counted for an entry of a log without sizes: about what an entry has, and a short message as payload."""
+
+BUCKETS = 64
+"""Parts that the logs are divided into; each is one task in both passes.
+
+With fewer, some cores may have no work. With more, the driver gets more rows, since each bucket counts its classes.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary(Result):
+    """A plan in numbers. Bytes are those of entries and payloads, without the messages around them.
+
+    ``bytes`` are moved. ``bytes_bound`` have to be moved by any plan, since requesters lack them and others have them.
+    ``load`` is the most that any peer gives, as a ratio to its capacity, or in bytes where no capacities are given. No
+    plan has a smaller load than ``load_bound``: with 1 round, no other plan of 1 round; with 2, no plan of any number.
+    ``cost`` is the cost of all bytes. No plan whose ratios are all up to ``load_limit`` costs less than ``cost_bound``.
+    ``overloaded`` counts the peers that give more than their capacity. ``classes``: see ``culm.spark.plan.balance``.
+    """
+
+    peers: int
+    transfers: int
+    unserved: int
+    rejects: int
+    bytes: int
+    bytes_bound: int
+    load: float
+    load_bound: float
+    load_limit: float
+    cost: float
+    cost_bound: float
+    overloaded: int
+    classes: int
+
+
+class Plan(NamedTuple):
+    """A plan as tables.
+
+    The rows of ``transfers`` are ``Transfer``, of ``unserved`` ``Unserved``, of ``loads`` ``Load``, of ``rejects``
+    ``Refused``.
+    """
+
+    transfers: DataFrame
+    unserved: DataFrame
+    loads: DataFrame
+    rejects: DataFrame
+    balance: Balance
+    bytes_bound: int
+    classes: int
+
+    def summary(self) -> PlanSummary:
+        """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
+        moved = self.transfers.selectExpr("count(*) AS transfers", "coalesce(sum(bytes), 0) AS bytes").collect()[0]
+        loads = self.loads.selectExpr(
+            "count(*) AS peers",
+            "coalesce(max(coalesce(load, gives)), 0D) AS load",  # without capacities it is in bytes
+            "coalesce(sum(cost), 0D) AS cost",
+            "count_if(gives > capacity) AS overloaded",
+        )
+        return PlanSummary(
+            **loads.collect()[0].asDict(),
+            transfers=moved.transfers,
+            bytes=int(moved.bytes),
+            unserved=self.unserved.count(),
+            rejects=self.rejects.count(),
+            bytes_bound=self.bytes_bound,
+            load_bound=float(self.balance.load_bound),
+            load_limit=self.balance.limit,
+            cost_bound=self.balance.cost_bound,
+            classes=self.classes,
+        )
 
 
 def run_plan(
@@ -54,9 +142,8 @@ def run_plan(
     """
     given = {"have": have, "want": want, "sizes": sizes, "peers": peers}
     inputs = {name: Path(path).absolute() for name, path in given.items() if path is not None}
-    for path in inputs.values():
-        if not path.exists():
-            raise ConfigError(f"{path}: there is no such file or folder")
+    if missing := [path for path in inputs.values() if not path.exists()]:
+        raise ConfigError(f"{missing[0]}: there is no such file or folder")
     with (
         job("plan", output, inputs.values(), mode=settings, overwrite=overwrite, progress=progress) as run,
         run.spark(master) as spark,
@@ -70,17 +157,7 @@ def run_plan(
             name: frame_of(SparkTable(engine, table, getattr(planned, name)).kept(run.folder / name))
             for name, table in TABLES.items()
         }
-        return run.done(replace(planned, **written).summary())
-
-
-METADATA_BYTES, PAYLOAD_BYTES = 300, 1000
-"""Bytes counted for an entry of a log without sizes: about what an entry has, and a short message as payload."""
-
-BUCKETS = 64
-"""Parts that the logs are divided into; each is one task in both passes.
-
-With fewer, some cores may have no work. With more, the driver gets more rows, since each bucket counts its classes.
-"""
+        return run.done(planned._replace(**written).summary())
 
 
 def plan(
@@ -116,34 +193,48 @@ def plan(
     """
     if rounds < 1:
         raise ConfigError(f"{rounds} rounds: a plan has at least one round")
-    engine, terms = OnSpark(spark), {} if peers is None else read_terms(peers)
-    has_capacities = capacity is not None or peers is not None
+    terms = {} if peers is None else read_terms(peers)
+    default = None if capacity is None and peers is None else capacity or 0
+    others = PeerTerms(1 if default is None else default)
     read = [given(have, HAVE), given(want, WANT)] + ([] if sizes is None else [given(sizes, SIZES)])
-    tables = SparkTable(engine, Given, reduce(DataFrame.unionByName, read))
+    tables = SparkTable(OnSpark(spark), Given, reduce(DataFrame.unionByName, read))
     checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
     order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
-    default = capacity if has_capacities else 1
-    serving = None if default else {name for name, term in terms.items() if term.capacity}
-    first = Pass(Splitter(min(rounds, 2), serving), (metadata_bytes, payload_bytes))
-    counted = read_counted(rows(Counted, grouped.map(first.count, Counted).batches(*Counted._fields)))
+    splitter = Splitter(min(rounds, 2), lambda peer: terms.get(peer, others).capacity > 0)
+    means = metadata_bytes, payload_bytes
+    by_bucket = grouped.map(partial(count, splitter=splitter, sizes=means), Counted).batches(*Counted._fields)
+    counted = sorted(row.read() for row in rows(Counted, by_bucket))
     amounts = Counter[Key]()
     for _, key, amount in counted:
         amounts[key] += amount
     keys = sorted(amounts)
     classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
-    everyone = defaultdict(lambda: PeerTerms(default or 1), terms)
-    found = balance(classes, everyone, limit=1.0 if has_capacities else None)
-    shares = {key.digest: share for key, share in zip(keys, found.shares, strict=True)}
-    second = replace(first, arcs=arcs_by_bucket(counted, shares))
-    transfers, unserved = map(frame_of, grouped.keep(second.split, Transfer, Unserved))
+    found = balance(classes, defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
+    lines = {key: Line([*zip(key.members, share, strict=True)]) for key, share in zip(keys, found.shares, strict=True)}
+    second = partial(split, splitter=splitter, sizes=means, arcs=arcs_by_bucket(counted, lines))
+    transfers, unserved = map(frame_of, grouped.keep(second, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")
-    return Plan(
-        transfers=transfers,
-        unserved=unserved,
-        loads=loads(transfers, named, terms, (default or 0) if has_capacities else None),
-        rejects=frame_of(refused),
-        balance=found,
-        bytes_bound=amounts.total(),
-        classes=len(shares),
+    loads = _loads(transfers, named, terms, default)
+    return Plan(transfers, unserved, loads, frame_of(refused), found, amounts.total(), len(keys))
+
+
+def _loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms], default: int | None) -> DataFrame:
+    """The table ``loads``, with a row for each peer that any input names, also if it neither gives nor gets.
+
+    ``named``: the peers of ``have`` and ``want``, in a column ``peer``, any number of times. ``default``: the capacity
+    of peers without terms; None if there are none.
+    """
+    rows = [(name, Decimal(term.capacity), term.cost) for name, term in terms.items()]
+    known = transfers.sparkSession.createDataFrame(rows, "peer STRING, capacity DECIMAL(38,0), cost DOUBLE")
+    moved = (
+        transfers.selectExpr("source AS peer", "bytes AS gives", "0 AS gets")
+        .unionAll(transfers.selectExpr("requester", "0", "bytes"))
+        .unionAll(named.unionAll(known.select("peer")).selectExpr("peer", "0", "0"))
     )
+    summed = moved.groupBy("peer").agg(functions.sum("gives").alias("gives"), functions.sum("gets").alias("gets"))
+    capacity = "NULL" if default is None else f"coalesce(capacity, {default})"
+    found = summed.join(functions.broadcast(known), "peer", "left").selectExpr(
+        "*", "gives * coalesce(cost, 0) AS costs", f"CAST(gives AS DOUBLE) / nullif({capacity}, 0) AS load"
+    )
+    return fitted(found.withColumn("capacity", functions.expr(capacity)), types(Load), cost="costs")

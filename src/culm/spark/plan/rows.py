@@ -11,28 +11,65 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby
 from math import ceil
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from culm.bamboo import encode_varu64
-from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
-from culm.spark.plan.given import HAVE, SIZES, WANT, Given, read_ranges
+from culm.spark.plan.given import HAVE, SIZES, WANT, Given, checked, needed, read_ranges
 from culm.spark.plan.split import Arcs, Key, Line, Splitter
 from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Need, Sizes, held_runs, sweep
-from culm.spark.plan.tables import Refused, Transfer, Unserved
-from culm.spark.runtime.columns import Tiny
+from culm.spark.runtime.columns import Sum, Tiny, Unsigned
 from culm.store.schema import from_sql, to_sql
 from culm.types import Log
 
 _KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
+_SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
+
+
+_Binary = bytes  # A table with a column ``bytes`` cannot call the type by this name.
+
+
+class Transfer(NamedTuple):
+    """Who fetches what from whom. ``round`` is 1, or 2: once round 1 is over. ``range`` encodes just these items."""
+
+    requester: str
+    source: str
+    author: _Binary
+    log_id: Unsigned
+    round: Annotated[int, "INT"]
+    range: _Binary
+    entries: Unsigned
+    bytes: Sum
+
+
+class Unserved(NamedTuple):
+    """What is wanted and nobody can give, and why."""
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    range: bytes
+    entries: Unsigned
+    reason: str
+
+
+class Refused(NamedTuple):
+    """A row of the table ``given`` that could not be read, as text, and why."""
+
+    given: str
+    peer: str | None
+    author: str | None
+    log_id: str | None
+    ranges: str | None
+    reason: str
 
 
 class Checked(NamedTuple):
@@ -57,36 +94,34 @@ class Counted(NamedTuple):
     is_whole: bool
     amount: str
 
-
-_SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
+    def read(self) -> tuple[int, Key, int]:
+        """The same as ``culm.spark.plan.split.arcs_by_bucket`` takes it."""
+        return self.bucket, Key(self.digest, tuple(self.members.split(_SEPARATOR)), self.is_whole), int(self.amount)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
 def check(rows: Iterable[Given], buckets: int) -> Iterator[Checked | Refused]:
-    """Rows as they are read. Never raises: one that cannot be read becomes a reject with the reason."""
-    for row in rows:
-        try:
-            yield _checked(row, buckets)
-        except (ConfigError, EncodingError, ValueError) as error:
-            yield Refused(row.given, *row.as_text(), str(error))
+    """Rows as they are read."""
+    return checked(rows, partial(_checked, buckets=buckets), Refused)
 
 
-def _checked(row: Given, buckets: int) -> Checked:
+def _checked(row: Given, buckets: int) -> Iterator[Checked]:
     author, log_id = row.log()
     digest = blake2b(author + log_id.to_bytes(8), digest_size=8).digest()
     place = int.from_bytes(digest) % buckets, author, to_sql(log_id), _KINDS.index(row.given)
     if row.given == SIZES:
         sizes = (read_number(size, "a size", MOST_BYTES) for size in (row.metadata_bytes, row.payload_bytes))
-        return Checked(*place, None, None, *sizes)
+        yield Checked(*place, None, None, *sizes)
+        return
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
     found = row.read_ranges()
     if row.given == HAVE:
         held_runs(found)
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
-    return Checked(*place, row.peer, encoded, None, None)
+    yield Checked(*place, row.peer, encoded, None, None)
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
@@ -94,8 +129,9 @@ def read_number(text: str | None, name: str, most: int) -> int:
 
     Tables hold means of sizes, so fractions are common; rounding up keeps a size above 0 where it is.
     """
-    if text is None or not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
-        raise ValueError(f"{text!r} is not {name}" if text is not None else f"a row without {name}")
+    text = needed(text, name)
+    if not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
+        raise ValueError(f"{text!r} is not {name}")
     number = Decimal(text)
     if number > most:
         raise ValueError(f"{text} is too large for {name}")
@@ -109,72 +145,61 @@ def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) ->
     wanted, too, but stand in ranges of their own.
     """
     metadata, payloads = bool(content & METADATA), bool(content & PAYLOAD)
-    least, limit = sizes if payloads else ANY_SIZE
-    head, tail = (first, last) if metadata else (0, 0)
-    return Range.trusted(first, last, first == last, metadata, payloads, least, limit, (), head, tail)
+    limits = *(sizes if payloads else ANY_SIZE), (), *((first, last) if metadata else (0, 0))
+    return Range.trusted(first, last, first == last, metadata, payloads, *limits)
 
 
 # -- log by log -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One of the two passes over the buckets, with the settings that are not in the rows.
+def count(rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int]) -> Iterator[Counted]:
+    """The first pass, over rows sorted by bucket and log.
 
-    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes. ``arcs``: for the second pass,
-    the shares in each bucket; they are sent to the workers with the job.
+    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes.
     """
-
-    splitter: Splitter
-    sizes: tuple[int, int]
-    arcs: Mapping[int, dict[bytes, Arcs]] = field(default_factory=dict)
-
-    def count(self, rows: Iterable[Checked]) -> Iterator[Counted]:
-        """The first pass, over rows sorted by bucket and log."""
-        for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            served = (need for _, needs in self._logs(of_bucket) for need in needs if not need.reason)
-            for key, amount in self.splitter.count(served):
-                yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
-
-    def split(self, rows: Iterable[Checked]) -> Iterator[Transfer | Unserved]:
-        """The second pass, over rows in the same order."""
-        for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-            lines = {digest: Line(arcs) for digest, arcs in self.arcs.get(bucket, {}).items()}
-            for log, needs in self._logs(of_bucket):
-                yield from self._transfers(log, (need for need in needs if not need.reason), lines)
-                for need in needs:
-                    if need.reason:
-                        piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
-                        yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
-
-    def _logs(self, rows: Iterable[Checked]) -> Iterator[tuple[Log, list[Need]]]:
-        for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-            sizes = self.sizes
-            held: defaultdict[str, list[Range]] = defaultdict(list)
-            wanted: defaultdict[str, list[Range]] = defaultdict(list)
-            for row in of_log:
-                if row.peer is None or row.ranges is None:
-                    sizes = row.metadata_bytes or 0, row.payload_bytes or 0
-                else:
-                    (held if _KINDS[row.kind] == HAVE else wanted)[row.peer] += read_ranges(row.ranges)
-            if wanted:
-                yield (author, from_sql(log)), sweep(held, wanted, self.splitter.serves, sizes)
-
-    def _transfers(self, log: Log, needs: Iterable[Need], lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
-        """The transfers of a log. Neighbouring ones that differ in nothing else are put together into one row."""
-        runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
-        for need in needs:
-            for requester, source, round_, first, last in self.splitter.transfers(need, lines):
-                runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
-        for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
-            for first, last in of_way:
-                piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
-                yield Transfer(requester, source, *log, round_, piece, entries, entries * size)
+    for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
+        served = (need for _, needs in _logs(of_bucket, splitter, sizes) for need in needs if not need.reason)
+        for key, amount in splitter.classes(served):
+            yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
 
-def read_counted(rows: Iterable[Counted]) -> list[tuple[int, Key, int]]:
-    """What was counted as ``culm.spark.plan.split.arcs_by_bucket`` takes it, in its order."""
-    return sorted(
-        (row.bucket, Key(row.digest, tuple(row.members.split(_SEPARATOR)), row.is_whole), int(row.amount))
-        for row in rows
-    )
+def split(
+    rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int], arcs: Mapping[int, dict[bytes, Arcs]]
+) -> Iterator[Transfer | Unserved]:
+    """The second pass, over rows in the same order. ``arcs``: the shares in each bucket, sent along with the job."""
+    for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
+        lines = {digest: Line(of_class) for digest, of_class in arcs.get(bucket, {}).items()}
+        for log, needs in _logs(of_bucket, splitter, sizes):
+            yield from _served(log, needs, splitter, lines)
+
+
+def _logs(rows: Iterable[Checked], splitter: Splitter, means: tuple[int, int]) -> Iterator[tuple[Log, list[Need]]]:
+    for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
+        sizes = means
+        ranges: list[defaultdict[str, list[Range]]] = [defaultdict(list) for _ in _KINDS]
+        for row in of_log:
+            if row.peer is None or row.ranges is None:
+                sizes = row.metadata_bytes or 0, row.payload_bytes or 0
+            else:
+                ranges[row.kind][row.peer] += read_ranges(row.ranges)
+        _, held, wanted = ranges
+        if wanted:
+            yield (author, from_sql(log)), sweep(held, wanted, splitter.serves, sizes)
+
+
+def _served(
+    log: Log, needs: list[Need], splitter: Splitter, lines: Mapping[bytes, Line]
+) -> Iterator[Transfer | Unserved]:
+    """The rows of a log. Neighbouring transfers that differ in nothing else are put together into one row."""
+    runs: defaultdict[tuple[str, str, int, int, Sizes, int], Runs] = defaultdict(Runs)
+    for need in needs:
+        if need.reason:
+            piece = exact_range(need.first, need.last, need.content, need.sizes).encode()
+            yield from (Unserved(peer, *log, piece, need.entries, need.reason) for peer in need.wanters)
+            continue
+        for requester, source, round_, first, last in splitter.transfers(need, lines):
+            runs[requester, source, round_, need.content, need.sizes, need.size].add(first, last)
+    for (requester, source, round_, content, sizes, size), of_way in sorted(runs.items()):
+        for first, last in of_way:
+            piece, entries = exact_range(first, last, content, sizes).encode(), last - first + 1
+            yield Transfer(requester, source, *log, round_, piece, entries, entries * size)

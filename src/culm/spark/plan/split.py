@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -53,9 +52,6 @@ Arcs = list[tuple[str, int]]
 
 Part = tuple[str, int, int]
 """Who gives items, and the first and the last of them."""
-
-Transfer = tuple[str, str, int, int, int]
-"""Who fetches items, from whom, in which round (1 or 2), and the first and the last of the items."""
 
 
 class Key(NamedTuple):
@@ -88,23 +84,18 @@ def _pair_of(key: Key) -> Key:
     return _key(b"pair", key.members, 2, key.digest, is_whole=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Splitter:
+class Splitter(NamedTuple):
     """Turns what can be served into classes in the first pass, and into transfers in the second.
 
-    ``rounds``: 1 or 2. ``serving``: the peers that upload; None: all do.
+    ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything.
     """
 
     rounds: int
-    serving: Collection[str] | None
+    serves: Callable[[str], bool]
     most_members: int = MOST_MEMBERS
     most_classes: int = MOST_CLASSES
 
-    def serves(self, peer: str) -> bool:
-        """Whether a peer uploads anything."""
-        return self.serving is None or peer in self.serving
-
-    def count(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
+    def classes(self, needs: Iterable[Need]) -> list[tuple[Key, int]]:
         """The classes of a bucket's needs and their bytes, in a fixed order."""
         amounts: Counter[Key] = Counter()
         for need in needs:
@@ -117,45 +108,33 @@ class Splitter:
         return sorted(kept.items())
 
     def _work(self, need: Need) -> Iterator[tuple[Key, int]]:
-        """The classes of a need, each with the bytes that an entry adds to it."""
+        """The classes of a need, one or two, each with the bytes that an entry adds to it."""
         copies = len(need.wanters) if self.rounds == 1 else 1
-        yield self._key(_FIRST, need.holders), need.size * copies
+        yield _key(_FIRST, need.holders, self.most_members, _FIRST), need.size * copies
         if len(need.wanters) > copies:
-            yield self._key(_OTHERS, self._distributors(need)), need.size * (len(need.wanters) - copies)
+            givers = tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
+            yield _key(_OTHERS, givers, self.most_members, _OTHERS), need.size * (len(need.wanters) - copies)
 
-    def _key(self, work: bytes, peers: tuple[str, ...]) -> Key:
-        return _key(work, peers, self.most_members, work)
-
-    def _distributors(self, need: Need) -> tuple[str, ...]:
-        return tuple(sorted({*need.holders, *filter(self.serves, need.wanters)}))
-
-    def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[Transfer]:
-        """The transfers of a need.
+    def transfers(self, need: Need, lines: Mapping[bytes, Line]) -> Iterator[tuple[str, str, int, int, int]]:
+        """The transfers of a need: who fetches, from whom, in which round (1 or 2), the first and the last item.
 
         The lines are those of the bucket's classes. The needs must take from them in the order in which they were
         counted.
         """
 
-        def take(work: bytes, peers: tuple[str, ...], first: int, last: int, size: int) -> Iterator[Part]:
-            key = self._key(work, peers)
+        def take(key: Key, first: int, last: int, size: int) -> Iterator[Part]:
             return (lines.get(key.digest) or lines[_pair_of(key).digest]).take(first, last, size)
 
-        wanters = need.wanters
-        if self.rounds == 1:
-            for wanter in wanters:
-                for source, first, last in take(_FIRST, need.holders, need.first, need.last, need.size):
-                    yield wanter, source, 1, first, last
-            return
-        pieces: Iterable[Part] = [(wanters[0], need.first, need.last)]
-        if len(wanters) > 1:
-            others = self._distributors(need)
-            pieces = take(_OTHERS, others, need.first, need.last, need.size * (len(wanters) - 1))
+        (of_first, _), *of_others = self._work(need)
+        pieces: Iterable[Part] = [(wanter, need.first, need.last) for wanter in need.wanters]
+        for key, unit in of_others:
+            pieces = take(key, need.first, need.last, unit)
         for giver, first, last in pieces:
-            is_relay = giver in wanters
-            receiver = giver if is_relay else wanters[first % len(wanters)]
-            for source, low, high in take(_FIRST, need.holders, first, last, need.size):
+            is_relay = giver in need.wanters
+            receiver = giver if is_relay else need.wanters[first % len(need.wanters)]
+            for source, low, high in take(of_first, first, last, need.size):
                 yield receiver, source, 1, low, high
-            for wanter in wanters:
+            for wanter in need.wanters if of_others else ():
                 if wanter != receiver:
                     yield wanter, giver, 1 + is_relay, first, last
 
@@ -190,18 +169,13 @@ class Line:
         return [(peer, last - first + 1) for peer, first, last in self.take(1, amount, 1)] or [(self._peer, 0)]
 
 
-def arcs_by_bucket(
-    counted: Iterable[tuple[int, Key, int]], shares: Mapping[bytes, Iterable[int]]
-) -> dict[int, dict[bytes, Arcs]]:
+def arcs_by_bucket(counted: Iterable[tuple[int, Key, int]], lines: Mapping[Key, Line]) -> dict[int, dict[bytes, Arcs]]:
     """The line of each class, cut into buckets: which peers give how much of the class in which bucket.
 
-    ``counted`` has bucket, class and bytes, the buckets ascending. ``shares`` has the bytes that each member of a class
+    ``counted`` has bucket, class and bytes, the buckets ascending. ``lines`` has the bytes that each member of a class
     gives in all.
     """
-    lines: dict[bytes, Line] = {}
     found: defaultdict[int, dict[bytes, Arcs]] = defaultdict(dict)
     for bucket, key, amount in counted:
-        if key.digest not in lines:
-            lines[key.digest] = Line(list(zip(key.members, shares[key.digest], strict=True)))
-        found[bucket][key.digest] = lines[key.digest].cut(amount)
+        found[bucket][key.digest] = lines[key].cut(amount)
     return found

@@ -104,8 +104,7 @@ def _runs(item: Range, newest: int, kind: int) -> Iterator[Run]:
     """The items of a range as runs: the metadata, then the payloads without the forbidden ones."""
     if item.is_empty:
         return
-    path = item.numbers(newest if item.end is None else item.end) if item.sparse else ()
-    forbidden = Runs((seq, seq) for seq in item.forbidden)
+    path, forbidden = item.numbers(newest if item.end is None else item.end), Runs((seq, seq) for seq in item.forbidden)
     for first, last in runs_of(path) if item.sparse else [(item.start, item.last)]:
         if item.metadata:
             yield (kind, METADATA, ANY_SIZE), first, last

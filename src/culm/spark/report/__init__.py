@@ -11,11 +11,12 @@ The page must stay small and the driver must not run out of memory, whatever the
 counts by a few hundred kinds.
 
 ``source`` is the subject of a report: the folder of a verification, or a state. Its verdicts become ``stretches``, a
-run-length encoding. Everything is counted from these by ``steps``, and by ``coverage`` for single logs. ``job`` has the
-queries, which are written once and run on either engine (``runtime.engine``), and makes the small tables: ``culm spark
-report`` runs it. ``numbers`` names all columns. ``page`` makes the HTML from ``templates``, with ``charts``.
+run-length encoding. Everything is counted from these by ``steps``. ``job`` has the queries, which are written once and
+run on either engine (``runtime.engine``), and makes the small tables: ``culm spark report`` runs it. ``numbers`` names
+all columns. ``page`` makes the HTML from ``templates``, with charts.
 """
 
-from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, Report, run
+from culm.spark.report.job import DEFAULT_LOGS, MOST_LOGS, PAGE, run
+from culm.spark.report.numbers import Report
 
 __all__ = ["DEFAULT_LOGS", "MOST_LOGS", "PAGE", "Report", "run"]

@@ -20,29 +20,28 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from itertools import accumulate
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.spark.batches.payload import HELD, STATES
 from culm.spark.report import numbers, steps
-from culm.spark.report.coverage import CELLS, coverage, logs_of, within
-from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, LogNumbers, Totals, write_small
+from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, LogNumbers, Report, write_small
 from culm.spark.report.page import page
 from culm.spark.report.source import Source, source_of
-from culm.spark.report.steps import DescribedLog, by_logs, mapped
+from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.output import count_rows
 from culm.spark.runtime.provenance import other_version
 from culm.spark.runtime.shell import Job, job
 from culm.spark.verification.forks import Fork
+from culm.spark.verification.steps import LOG
 from culm.spark.verification.verdicts import VERDICTS, VERIFIED
 
 PAGE = "report.html"
@@ -56,13 +55,6 @@ and takes 250 bytes of memory, so this many take half a gigabyte. With a lower v
 take longer than the counting."""
 
 _MOST_KINDS = 100_000  # more than there can be: 3 verdicts, 6 payload states and 181 magnitudes; or 12, 21 and 21
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Totals):
-    """The summary: the counts of the page's headline, the size of the page in bytes, the time in seconds."""
-
-    page_bytes: int
 
 
 def run(
@@ -87,8 +79,7 @@ def run(
     if not 1 <= logs <= MOST_LOGS:
         raise ConfigError(f"{logs} logs; accepted: 1 to {MOST_LOGS}, since a page must stay small")
     source = source_of(Path(results).absolute())
-    mode = {"logs": logs}
-    with job("report", output, [source.folder], mode=mode, overwrite=overwrite, progress=progress) as run:
+    with job("report", output, [source.folder], mode={"logs": logs}, overwrite=overwrite, progress=progress) as run:
         if source.state is None and (other := other_version(source.said)) is not None:
             run.say(other)
         (run.folder / "numbers").mkdir()
@@ -98,7 +89,7 @@ def run(
         write_small(found, run.folder / "numbers")
         text = page(found).encode("utf-8", "xmlcharrefreplace")
         (run.folder / PAGE).write_bytes(text)
-        return run.done(Report(**asdict(found.totals), page_bytes=len(text)))
+        return run.done(replace(found.totals, page_bytes=len(text)))
 
 
 def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numbers:
@@ -111,21 +102,20 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     verdicts, proved, rejected = source.tables(engine)
     entries = mapped(verdicts, stretches, Stretch).kept()
     of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
-    logs = by_logs(of_logs, logs_of, LogNumbers).kept(folder / "logs")
-    described = mapped(logs, steps.described, DescribedLog)
+    logs = mapped(of_logs, steps.logs_of, LogNumbers, LOG).kept(folder / "logs")
+    described = mapped(logs, steps.described, steps.DescribedLog)
 
     say("counting logs and authors")
-    troubled = described.where("trouble").first(LogNumbers, most, "is_whole", "-trouble", "author", "log_id")
+    troubled = described.where("trouble").first(LogNumbers, most, "-trouble", "author", "log_id")
     largest = logs.first(LogNumbers, most, "-entries", "author", "log_id")
-    kinds_by = ("percent", "entry_digits", "newest_digits")
-    log_kinds = described.total(kinds_by, LogKind).first(LogKind, _MOST_KINDS)
+    log_kinds = described.total(LogKind._fields[:3], LogKind).first(LogKind, _MOST_KINDS)
     authors = described.total(("author",), numbers.AuthorNumbers).kept(folder / "authors")
 
     say("counting verdicts, payloads and reasons")
-    entry_kinds = entries.total(("verdict", "payload", "magnitude"), EntryKind).first(EntryKind, _MOST_KINDS)
+    entry_kinds = entries.total(EntryKind._fields[:3], EntryKind).first(EntryKind, _MOST_KINDS)
     copies = entries.total(("found",), FoundKind).first(FoundKind, _MOST_KINDS)
-    untrusted = mapped(entries, steps.untrusted, numbers.ReasonNumbers)
-    reasons = untrusted.total(("verdict", "reason"), numbers.ReasonNumbers)
+    untrusted = mapped(entries, steps.untrusted, numbers.Reasons)
+    reasons = untrusted.total(("verdict", "reason"), numbers.Reasons)
 
     say("counting forks and rejects")
     told_of = logs.where("forked_at").select(Fork, position="forked_at", valid_to="contiguous")
@@ -134,83 +124,68 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     rejects = kinds.total(("source", "reason"), numbers.RejectNumbers, least=("first_offset",)).kept(folder / "rejects")
 
     say("looking at single logs")
-    wanted = {log.log for log in (*troubled, *largest)}
-    drawn = mapped(entries, partial(within, wanted=wanted), Stretch)
-    cells = by_logs(drawn, coverage, numbers.CoverageNumbers)
-    sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[len(kinds_by) :]}
-    return numbers.Numbers(
-        name=source.folder.name,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        totals=Totals(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected),
-        troubled=troubled,
-        largest=largest,
-        coverage=cells.first(numbers.CoverageNumbers, len(wanted) * CELLS, "author", "log_id", "first"),
-        authors=authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
-        forks=forks.first(numbers.ForkNumbers, numbers.MOST_FORKS, "author", "log_id", "position"),
-        forks_in_all=count_rows(folder / "forks"),
-        proofs=proved is not None,
-        rejects=rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
-        rejects_in_all=count_rows(folder / "rejects"),
-        reasons=reasons.first(numbers.ReasonNumbers, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
-        payloads=payloads(entry_kinds),
-        copies=sorted(numbers.CopiesNumbers(*magnitude(row.found), row.entries) for row in copies),
-        completeness=completeness(log_kinds),
-        lengths=lengths(log_kinds),
-        growth=growth(entry_kinds),
-        said=source.said,
-        of_state=source.state is not None,
-        seconds=round(time.monotonic() - run.started, 3),
-    )
+    wanted = {log[:2] for log in (*troubled, *largest)}
+    drawn = mapped(entries, lambda rows: steps.within(rows, wanted), Stretch)
+    cells = mapped(drawn, steps.coverage, numbers.Coverage, LOG)
+    sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
+    totals = Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected)
+    tables: dict[str, Sequence[Any]] = {
+        "troubled": troubled,
+        "largest": largest,
+        "coverage": cells.first(numbers.Coverage, len(wanted) * steps.CELLS, "author", "log_id", "first"),
+        "authors": authors.first(numbers.AuthorNumbers, numbers.MOST_AUTHORS, "-entries", "author"),
+        "forks": forks.first(Fork, numbers.MOST_FORKS, "author", "log_id", "position"),
+        "rejects": rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
+        "reasons": reasons.first(numbers.Reasons, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
+        "payloads": payloads(entry_kinds),
+        "copies": sorted(numbers.Copies(*magnitude(row.found), row.entries) for row in copies),
+        "completeness": completeness(log_kinds),
+        "lengths": lengths(log_kinds),
+        "growth": growth(entry_kinds),
+    }
+    in_all = {name: count_rows(folder / name) for name in ("forks", "rejects")}
+    made, seconds = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), round(time.monotonic() - run.started, 3)
+    return numbers.Numbers(source, made, totals, tables, in_all, proved is not None, seconds)
 
 
 # -- small tables: plain functions of plain values ---------------------------------------------------------------------
 
 
-def payloads(entries: Iterable[EntryKind]) -> list[numbers.PayloadNumbers]:
+def payloads(entries: Sequence[EntryKind]) -> list[numbers.Payloads]:
     """Entries by verdict and payload state, in the order of ``VERDICTS`` and ``STATES``."""
-    counts, sizes = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    for row in entries:
-        counts[row.verdict, row.payload] += row.entries
-        sizes[row.verdict, row.payload] += row.size
-    return [
-        numbers.PayloadNumbers(VERDICTS[verdict], STATES[payload], count, sizes[verdict, payload])
-        for (verdict, payload), count in sorted(counts.items())
-    ]
+    counts, sizes = (_tally(entries, of, "verdict", "payload") for of in ("entries", "size"))
+    return [numbers.Payloads(VERDICTS[kind[0]], STATES[kind[1]], counts[kind], sizes[kind]) for kind in sorted(counts)]
 
 
-def growth(entries: Iterable[EntryKind]) -> list[numbers.GrowthNumbers]:
+def growth(entries: Iterable[EntryKind]) -> list[numbers.Growth]:
     """Sums over all entries up to each sequence number at which the first digit changes."""
-    kinds = sorted(entries, key=lambda row: row.magnitude)
+    kinds = sorted(entries, key=attrgetter("magnitude"))
     verified = [row.entries * (VERDICTS[row.verdict] == VERIFIED) for row in kinds]
     held = [row.size * (STATES[row.payload] == HELD) for row in kinds]
     columns = [row.entries for row in kinds], verified, [row.size for row in kinds], held
-    grown = zip(kinds, *(np.cumsum(np.array(column, object)) for column in columns), strict=True)
-    found = {row.magnitude: numbers.GrowthNumbers(magnitude(row.magnitude)[1], *sums) for row, *sums in grown}
+    grown = zip(kinds, *map(accumulate, columns), strict=True)
+    found = {row.magnitude: numbers.Growth(magnitude(row.magnitude)[1], *sums) for row, *sums in grown}
     return [*found.values()]  # of each magnitude the sums after its last row
 
 
-def completeness(logs: Iterable[LogKind]) -> list[numbers.CompletenessNumbers]:
+def completeness(logs: Iterable[LogKind]) -> list[numbers.Completeness]:
     """Logs by tens of percent, also those that no log has; at the end logs without a number, if there are any."""
-    counts = _tally(logs, "percent")
-    return [
-        numbers.CompletenessNumbers(percent, counts[percent])
-        for percent in (*range(0, 101, 10), None)
-        if percent is not None or counts[percent]
-    ]
+    counts = _tally(logs, "logs", "percent")
+    return [numbers.Completeness(percent, counts[percent]) for percent in (*range(0, 101, 10), *counts.keys() & {None})]
 
 
-def lengths(logs: Sequence[LogKind]) -> list[numbers.LengthNumbers]:
+def lengths(logs: Sequence[LogKind]) -> list[numbers.Lengths]:
     """Logs by powers of ten, from 1 to the greatest power that any log has."""
-    by_entries, by_newest = _tally(logs, "entry_digits"), _tally(logs, "newest_digits")
+    by_entries, by_newest = (_tally(logs, "logs", digits) for digits in ("entry_digits", "newest_digits"))
     return [
-        numbers.LengthNumbers(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
+        numbers.Lengths(10 ** (digits - 1), min(MAX_U64, 10**digits - 1), by_entries[digits], by_newest[digits])
         for digits in range(1, max((*by_entries, *by_newest), default=0) + 1)
     ]
 
 
-def _tally(logs: Iterable[LogKind], column: str) -> Counter[Any]:
-    """How many logs have each value in a column."""
+def _tally(rows: Iterable[Any], of: str, *by: str) -> Counter[Any]:
+    """The sums of a column over all rows that are equal in some others."""
     found = Counter[Any]()
-    for row in logs:
-        found[getattr(row, column)] += row.logs
+    for row in rows:
+        found[attrgetter(*by)(row)] += getattr(row, of)
     return found

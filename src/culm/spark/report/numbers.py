@@ -7,18 +7,15 @@ written, and the page shows some of their rows. All others are small whatever th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyarrow import parquet
 
-from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH
+from culm.spark.report.source import Source
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.shell import Result
-from culm.types import Log
-
-WRONG_PAYLOADS = (MISMATCH, SIZE_MISMATCH)
 
 MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
 """How many rows of these tables a page shows. They bound the page's size; the tables beside it have all rows."""
@@ -59,11 +56,6 @@ class LogNumbers(NamedTuple):
     held_bytes: Sum
     copies: int
 
-    @property
-    def log(self) -> Log:
-        """The log that it is about."""
-        return self.author, self.log_id
-
 
 class AuthorNumbers(NamedTuple):
     """All logs of one author."""
@@ -78,19 +70,6 @@ class AuthorNumbers(NamedTuple):
     missing: Sum
 
 
-class ForkNumbers(NamedTuple):
-    """One fork. ``case``, the two numbers and ``proof`` are None if the verification wrote no proofs."""
-
-    author: bytes
-    log_id: int
-    position: int
-    case: str | None
-    first_seq: int | None
-    second_seq: int | None
-    proof: bytes | None
-    valid_to: int
-
-
 class RejectNumbers(NamedTuple):
     """The rejects of one source with one reason. Numbers in the reason are ``#``, so that like reasons count as one."""
 
@@ -100,7 +79,7 @@ class RejectNumbers(NamedTuple):
     first_offset: int | None
 
 
-class ReasonNumbers(NamedTuple):
+class Reasons(NamedTuple):
     """How many entries have one verdict, not ``verified``, for one reason."""
 
     verdict: str
@@ -108,7 +87,7 @@ class ReasonNumbers(NamedTuple):
     entries: int
 
 
-class PayloadNumbers(NamedTuple):
+class Payloads(NamedTuple):
     """Entries of one verdict with their payload in one state, and the bytes that they claim."""
 
     verdict: str
@@ -117,7 +96,7 @@ class PayloadNumbers(NamedTuple):
     claimed_bytes: Sum
 
 
-class CopiesNumbers(NamedTuple):
+class Copies(NamedTuple):
     """Entries that were found ``low`` to ``high`` times in the inputs."""
 
     low: Unsigned
@@ -125,7 +104,7 @@ class CopiesNumbers(NamedTuple):
     entries: int
 
 
-class CompletenessNumbers(NamedTuple):
+class Completeness(NamedTuple):
     """Logs with ``percent`` to just below ``percent`` + 10 of their numbers held and verified.
 
     100 means all; None means that the logs have no number at all, only entries with bad signatures.
@@ -135,7 +114,7 @@ class CompletenessNumbers(NamedTuple):
     logs: int
 
 
-class LengthNumbers(NamedTuple):
+class Lengths(NamedTuple):
     """How many logs have ``low`` to ``high`` entries, and how many have their newest number in that range."""
 
     low: Unsigned
@@ -144,7 +123,7 @@ class LengthNumbers(NamedTuple):
     logs_by_newest: int
 
 
-class GrowthNumbers(NamedTuple):
+class Growth(NamedTuple):
     """Entries of all logs with numbers up to ``seqnum``, and the bytes of their payloads, claimed and held."""
 
     seqnum: Unsigned
@@ -154,7 +133,7 @@ class GrowthNumbers(NamedTuple):
     held_bytes: Sum
 
 
-class CoverageNumbers(NamedTuple):
+class Coverage(NamedTuple):
     """One cell of a strip: a stretch of a log's numbers, and how many of them have which verdict."""
 
     author: bytes
@@ -167,15 +146,8 @@ class CoverageNumbers(NamedTuple):
     missing: Unsigned
 
 
-SMALL: dict[str, type[Row]] = {
-    "reasons": ReasonNumbers,
-    "payloads": PayloadNumbers,
-    "copies": CopiesNumbers,
-    "completeness": CompletenessNumbers,
-    "lengths": LengthNumbers,
-    "growth": GrowthNumbers,
-    "coverage": CoverageNumbers,
-}
+_SMALL: tuple[type[Row], ...] = Reasons, Payloads, Copies, Completeness, Lengths, Growth, Coverage
+SMALL = {table.__name__.lower(): table for table in _SMALL}
 """The small tables. Each is a file ``numbers/NAME.parquet``."""
 
 
@@ -200,7 +172,7 @@ class LogKind(NamedTuple):
     """Logs by the digits of how many entries they have, and of their newest number (0: they have no number).
 
     ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number. The other
-    columns are those of ``Totals``.
+    columns are those of ``Report``.
     """
 
     percent: int | None
@@ -217,8 +189,11 @@ class LogKind(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals(Result):
-    """The totals of all logs. ``missing``: numbers up to each log's newest that are not held."""
+class Report(Result):
+    """The summary: the totals of all logs, the size of the page in bytes, the time in seconds.
+
+    ``missing``: numbers up to each log's newest that are not held.
+    """
 
     entries: int
     verified: int
@@ -230,42 +205,28 @@ class Totals(Result):
     missing: int
     wrong_payloads: int
     rejects: int
+    page_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(NamedTuple):
     """Everything that a page shows.
 
-    ``troubled`` and ``largest`` are rows of the table of logs; ``authors``, ``forks`` and ``rejects`` are the first
-    rows of their tables, which have ``forks_in_all`` and ``rejects_in_all`` rows. ``proofs``: the verification wrote
-    proofs of forks. ``said`` has the counts and times of the verification's ``summary.json``, or of a state's manifest.
-    ``of_state``: the report is on a state. ``seconds``: the time until the page was drawn.
+    ``tables`` has the rows of ``SMALL``, by name, and some rows of the large tables: ``authors``, ``forks``,
+    ``rejects``; of the table of logs those with most trouble (``troubled``), and the ``largest``. ``in_all``: how many
+    forks and kinds of rejects there are. ``proofs``: the verification wrote proofs of forks. ``seconds``: the time
+    until the page was drawn.
     """
 
-    name: str
+    source: Source
     made: str
-    totals: Totals
-    troubled: Sequence[LogNumbers] = ()
-    largest: Sequence[LogNumbers] = ()
-    coverage: Sequence[CoverageNumbers] = ()
-    authors: Sequence[AuthorNumbers] = ()
-    forks: Sequence[ForkNumbers] = ()
-    forks_in_all: int = 0
-    proofs: bool = False
-    rejects: Sequence[RejectNumbers] = ()
-    rejects_in_all: int = 0
-    reasons: Sequence[ReasonNumbers] = ()
-    payloads: Sequence[PayloadNumbers] = ()
-    copies: Sequence[CopiesNumbers] = ()
-    completeness: Sequence[CompletenessNumbers] = ()
-    lengths: Sequence[LengthNumbers] = ()
-    growth: Sequence[GrowthNumbers] = ()
-    said: Mapping[str, object] = field(default_factory=dict)
-    of_state: bool = False
-    seconds: float = 0.0
+    totals: Report
+    tables: Mapping[str, Sequence[Any]]
+    in_all: Mapping[str, int]
+    proofs: bool
+    seconds: float
 
 
 def write_small(numbers: Numbers, folder: Path) -> None:
     """Write the small tables into a folder, each as a file ``NAME.parquet``."""
     for name, table in SMALL.items():
-        parquet.write_table(table_of(table, getattr(numbers, name)), folder / f"{name}.parquet")
+        parquet.write_table(table_of(table, numbers.tables[name]), folder / f"{name}.parquet")

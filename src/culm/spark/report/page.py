@@ -15,56 +15,42 @@ from __future__ import annotations
 
 from base64 import b64encode
 from bisect import bisect
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
-from math import isfinite
+from operator import attrgetter
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from culm.bamboo.decimal import size_text
-from culm.charts import number_text
+from culm.charts import Bars, Series, bar_chart, line_chart, number_text
 from culm.spark.batches.payload import STATES
-from culm.spark.report import charts
-from culm.spark.report.numbers import CoverageNumbers, LogNumbers, Numbers
-from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERIFIED
-from culm.types import Log
+from culm.spark.report.numbers import Completeness, Copies, Coverage, Growth, Lengths, LogNumbers, Numbers
 from culm.wire.places import author_text
-
-KINDS = {VERIFIED: "v", UNVERIFIED: "u", INVALID: "i"}
-"""The class that has the colour of each verdict."""
 
 _MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
 _WIDTH, _HEIGHT = 9600, 24  # of a strip, in units of its own drawing: 100 for each of 96 cells, 24 steps of filling
 _BREAK = 200  # the width of a break in a strip, in the same units: two cells
+_LOGARITHMIC_FROM = 1000  # Greatest value from which an axis is logarithmic: below it, a linear axis still shows all.
 _LEAST = 2  # the least width or height of a part that is not 0, in units of its drawing, so that it is seen
 
 
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
     troubled, largest = views(numbers)
-    environment = Environment(
-        loader=PackageLoader("culm.spark.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals |= {"KINDS": KINDS, "STATES": STATES, "bar": bar, "charts": charts, "picture": picture}
-    environment.globals |= {"share": share, "taken": _taken(numbers.said)}
-    environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short, "span": span}
+    loader = PackageLoader("culm.spark.report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown)
+    environment.trim_blocks = environment.lstrip_blocks = True
+    charts = completeness_chart, copies_chart, entries_chart, lengths_chart, sizes_chart
+    called = bar, percent_text, picture, share, *charts
+    environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
+    environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")
-    return made.render(numbers=numbers, of_all=numbers.totals, troubled=troubled, largest=largest)
-
-
-def _taken(said: Mapping[str, object]) -> float | None:
-    """The seconds that a verification took; None if its summary tells no finite number."""
-    value = said.get("seconds")
-    return float(value) if isinstance(value, int | float) and isfinite(value) else None
+    of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
+    return made.render(numbers=numbers, said=numbers.source.said, of_all=of_all, tables=tables)
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
@@ -107,12 +93,6 @@ def short(number: int) -> str:
     return f"{number:,}" if number < 10**12 else number_text(number)
 
 
-def span(ends: Sequence[int]) -> str:
-    """The numbers from the first to the last one, in words."""
-    first, last = ends
-    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
-
-
 def in_hex(data: bytes) -> Markup:
     """All the bytes in hex, however many."""
     return Markup(data.hex())  # noqa: S704 - digits only
@@ -121,6 +101,55 @@ def in_hex(data: bytes) -> Markup:
 def picture(svg: str) -> Markup:
     """A chart as the address of a picture that is in the page itself."""
     return Markup("data:image/svg+xml;base64,") + b64encode(svg.encode()).decode()
+
+
+# -- charts: the numbers of each stand in a table below it, for readers who cannot see it -----------------------------
+
+_bars = partial(bar_chart, width=960, height=300)  # pixels: the width of the page's text on a large screen
+_lines = partial(line_chart, width=960, height=300)
+
+
+def completeness_chart(title: str, rows: Sequence[Completeness]) -> str:
+    """Logs by the share of their numbers that is held and verified."""
+    names = [percent_text(row.percent).removesuffix(" %").replace(" to ", "\N{EN DASH}") for row in rows]
+    return _bars(title, names, [Bars("logs", [row.logs for row in rows])], y_label="logs")
+
+
+def percent_text(percent: int | None) -> str:
+    """Which share of its numbers a log has, in words; None if it has no number."""
+    if percent is None:
+        return "none"
+    return "100 %" if percent == 100 else f"{percent} to {percent + 10} %"
+
+
+def lengths_chart(title: str, rows: Sequence[Lengths]) -> str:
+    """Logs by length: by how many entries are held, and by the newest number."""
+    names = [number_text(row.low) if row.low < 10**15 else f"1e{len(str(row.low)) - 1}" for row in rows]
+    held = Bars("entries held", [row.logs_by_entries for row in rows])
+    newest = Bars("newest number", [row.logs_by_newest for row in rows])
+    return _bars(title, names, [held, newest], y_label="logs")
+
+
+def copies_chart(title: str, rows: Sequence[Copies]) -> str:
+    """Entries by how many copies of them the inputs have."""
+    names = [number_text(row.low) + ("" if row.low == row.high else "+") for row in rows]
+    return _bars(title, names, [Bars("entries", [row.entries for row in rows])], y_label="entries")
+
+
+def entries_chart(title: str, rows: Sequence[Growth]) -> str:
+    """Entries of all logs up to a sequence number."""
+    return _grown(title, rows, "entries", all="entries", verified="verified")
+
+
+def sizes_chart(title: str, rows: Sequence[Growth]) -> str:
+    """Bytes of all logs' payloads up to a sequence number."""
+    return _grown(title, rows, "bytes", claimed="claimed_bytes", held="held_bytes")
+
+
+def _grown(title: str, rows: Sequence[Growth], y_label: str, **columns: str) -> str:
+    series = [Series(name, [(row.seqnum, getattr(row, column)) for row in rows]) for name, column in columns.items()]
+    x_log, y_log = (greatest > _LOGARITHMIC_FROM for greatest in series[0].points[-1])
+    return _lines(title, series, x_label="sequence number", y_label=y_label, x_log=x_log, y_log=y_log)
 
 
 # -- drawings -----------------------------------------------------------------------------------------------------
@@ -150,59 +179,46 @@ def bar(counts: dict[str, int], room: int) -> list[tuple[str, str, str]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class LogView:
-    """A log of the page, with the cells of its strip. Where they do not follow each other something is left out."""
+class LogView(NamedTuple):
+    """A log of the page, and its strip as paths, by class, ``width`` units wide. ``gaps`` are left out of the strip."""
 
     log: LogNumbers
-    strip: Sequence[CoverageNumbers]
-
-    @property
-    def gaps(self) -> list[tuple[int, int]]:
-        """The numbers that are left out of the strip."""
-        ends = [0, *(cell.last for cell in self.strip)]
-        return [(end + 1, cell.first - 1) for end, cell in zip(ends, self.strip, strict=False) if cell.first > end + 1]
-
-    @property
-    def shapes(self) -> dict[str, Markup]:
-        """The strip as paths, by class, ``width`` units wide. Each cell is filled from below, the rest is missing.
-
-        Neighbouring cells that look the same are one shape, so that a page with many strips stays small. A break is a
-        zigzag.
-        """
-        paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
-        left, breaks, ends = 0, 0, [last for _, last in self.gaps]
-        for (gaps, units), cells in groupby(self.strip, lambda cell: (bisect(ends, cell.first), _units(cell))):
-            if gaps > breaks:
-                paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
-                left, breaks = left + _BREAK, gaps
-            width, top = self._cell * len(list(cells)), _HEIGHT
-            for kind, height in zip("vui", units, strict=False):
-                if height:
-                    top -= height
-                    paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
-            left += width
-        return {kind: Markup("").join(path) for kind, path in paths.items() if path}
-
-    @property
-    def _cell(self) -> int:
-        return (_WIDTH - _BREAK * len(self.gaps)) // max(1, len(self.strip))
-
-    @property
-    def width(self) -> str:
-        """The width of the strip in units of its drawing."""
-        return str(self._cell * len(self.strip) + _BREAK * len(self.gaps))
+    gaps: list[tuple[int, int]]
+    shapes: dict[str, Markup]
+    width: str
 
 
-def _units(cell: CoverageNumbers) -> list[int]:
+def view(log: LogNumbers, strip: Sequence[Coverage]) -> LogView:
+    """The view of a log with these cells. Where they do not follow each other something is left out.
+
+    Each cell is filled from below, the rest is missing. Neighbouring cells that look the same are one shape, so that a
+    page with many strips stays small. A break is a zigzag.
+    """
+    ends = [0, *(cell.last for cell in strip)]
+    gaps = [(end + 1, cell.first - 1) for end, cell in zip(ends, strip, strict=False) if cell.first > end + 1]
+    room = (_WIDTH - _BREAK * len(gaps)) // max(1, len(strip))
+    paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
+    left = breaks = 0
+    for (below, units), cells in groupby(strip, lambda cell: (bisect(gaps, (cell.first,)), _units(cell))):
+        if below > breaks:
+            paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
+            left, breaks = left + _BREAK, below
+        width, top = room * len(list(cells)), _HEIGHT
+        for kind, height in zip("vui", units, strict=False):
+            if height:
+                top -= height
+                paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
+        left += width
+    return LogView(log, gaps, {kind: Markup("").join(path) for kind, path in paths.items() if path}, str(left))
+
+
+def _units(cell: Coverage) -> list[int]:
     return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
 def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
-    strips: defaultdict[Log, list[CoverageNumbers]] = defaultdict(list)
-    for cell in numbers.coverage:
-        strips[cell.author, cell.log_id].append(cell)
-    found = {log.log: LogView(log, strips[log.log]) for log in (*numbers.troubled, *numbers.largest)}
-    troubled = [found.pop(log.log) for log in numbers.troubled]
-    return troubled, [*found.values()]
+    strips = {log: list(cells) for log, cells in groupby(numbers.tables["coverage"], attrgetter("author", "log_id"))}
+    troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
+    found = {log[:2]: view(log, strips.get(log[:2], ())) for log in (*troubled, *largest)}
+    return [found.pop(log[:2]) for log in troubled], [*found.values()]

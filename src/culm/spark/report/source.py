@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +57,10 @@ class Source(NamedTuple):
         There are no proofs if none were written. A state only counts rejects.
         """
         if self.state is not None:
-            verdicts = self.state.judged(engine).map(partial(pronounced, everything=True), Verdict)
+            verdicts = self.state.judged(engine).map(lambda rows: pronounced(rows, everything=True), Verdict)
             return verdicts, forks(*self.state.forked(engine)).kept(), engine.load([], Reject, "offset")
-        proofs = self.folder / "forks"
-        return (
-            engine.stored(self.folder / "verdicts", Judged),
-            engine.stored(proofs, Fork) if proofs.is_dir() else None,
-            engine.stored(self.folder / "rejects", Reject),
-        )
+        proofs = engine.stored(self.folder / "forks", Fork) if (self.folder / "forks").is_dir() else None
+        return engine.stored(self.folder / "verdicts", Judged), proofs, engine.stored(self.folder / "rejects", Reject)
 
 
 def source_of(folder: Path) -> Source:

@@ -9,24 +9,36 @@ not all rows, so that memory is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.batches.fields import Numbers
-from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, LogKind, LogNumbers
-from culm.spark.report.stretches import Longs, magnitudes
-from culm.spark.runtime.columns import Batch, R, combined, names, schema
+from culm.ranges import runs as of_numbers
+from culm.spark.batches.arrays import decimals
+from culm.spark.batches.fields import Flags, Numbers
+from culm.spark.batches.payload import HELD, STATES, rank
+from culm.spark.report.numbers import PROOF_BYTES, Coverage, LogKind, LogNumbers
+from culm.spark.report.stretches import Longs, Runs, begins, encoded, magnitudes, union, unsigned_of
+from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
 from culm.spark.runtime.engine import Table
-from culm.spark.verification.steps import LOG
-from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
+from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED
+from culm.store.schema import from_sql, to_sql
+from culm.types import Log
 
+Span = tuple[int, int]
 Step = Callable[[pa.Table], pa.Table]
 
+CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
+WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing numbers; the rest then still has 9 cells
+BREAKS = 4  # in a strip: a log with more such gaps is seen to have gaps
 _STEP_ROWS = 2**16  # that a step gets at once; each row takes some 200 bytes of memory
+_FORKED = 2**62  # More trouble than any number of entries, so that forked logs are the first in the order of trouble.
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
@@ -44,46 +56,96 @@ def mapped(table: Table[Any], step: Step, into: type[R], whole: Sequence[str] = 
     return (table.spread(whole) if whole else table).map(made, into, columnar=True)
 
 
-def by_logs(table: Table[Any], step: Step, into: type[R]) -> Table[R]:
-    """What a step makes of portions that have whole logs."""
-    return mapped(table, step, into, LOG)
-
-
 def _portions(batches: Iterable[pa.RecordBatch], whole: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of at least ``_STEP_ROWS``, but for the last one.
 
     If rows are to be together that are equal in some columns, by which all are sorted, the last of them wait for the
-    next batch. They wait for twice as many each time, so that many are not copied again and again.
+    next batch.
     """
     waiting: list[pa.RecordBatch] = []
-    rows, enough = 0, _STEP_ROWS
+    rows = 0
     for batch in batches:
-        waiting.append(batch)
-        rows += len(batch)
-        if rows >= enough:
-            found = pa.concat_batches(waiting)
-            end = _last_of(found, whole) if whole else rows
-            if end:
-                yield found.slice(0, end)
-            waiting, rows = [found.slice(end)], rows - end
-            enough = max(_STEP_ROWS, 2 * rows)
+        end = _last_of(batch, whole)
+        if rows + end < _STEP_ROWS:
+            end = 0
+        if end:
+            yield pa.concat_batches([*waiting, batch.slice(0, end)])
+            waiting, rows = [], 0
+        waiting.append(batch.slice(end))
+        rows += len(batch) - end
     if rows:
         yield pa.concat_batches(waiting)
 
 
 def _last_of(rows: pa.RecordBatch, whole: Sequence[str]) -> int:
-    """The first of the last rows that are equal in some columns."""
+    """The first of the last rows that are equal in some columns; if there are no such columns, all rows are passed."""
+    if not whole or not len(rows):
+        return len(rows)
     equal = [np.asarray(compute.equal(rows.column(name), rows.column(name)[-1])) for name in whole]
     return int(np.logical_and.reduce(equal).argmax())
 
 
-class Trouble(NamedTuple):
-    """Whether a log has no fork, and how many of its entries are in trouble: not verified, or with a wrong payload.
+def logs_of(rows: pa.Table) -> pa.Table:
+    """Whole logs of stretches, sorted by log, to ``LogNumbers``."""
+    starts = _starts(rows)
+    of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
+    held, verified = (_runs(rows, of, worst) for worst in (len(VERDICTS) - 1, 0))
+    newest, contiguous, numbers, good = np.zeros((4, len(starts)), np.uint64)
+    np.maximum.at(newest, held.log, held.high)
+    np.add.at(numbers, held.log, held.length)
+    np.add.at(good, verified.log, verified.length)
+    first = verified.low == 1
+    contiguous[verified.log[first]] = verified.high[first]
+    entries, verdict, payload, size = *_columns(rows, "entries", "verdict", "payload"), rows.column("size")
+    verdicts = {name: entries * (verdict == at) for at, name in enumerate(VERDICTS)}
+    payloads = {f"payload_{name}": entries * (payload == at) for at, name in enumerate(STATES)}
+    held_bytes = compute.if_else(payload == rank(HELD), size, pa.scalar(0, size.type))
+    sizes = {"claimed_bytes": size, "held_bytes": held_bytes, "copies": rows.column("copies")}
+    sums = {"entries": entries, **verdicts, "bad_signatures": entries * _is_bad(rows), **payloads, **sizes}
+    found = pa.table({"of": of, **sums, "forked_at": rows.column("forked_at")}).group_by("of", use_threads=False)
+    found = found.aggregate([*((name, "sum") for name in sums), ("forked_at", "min")])
+    whose = {"author": rows.column("author").take(starts), "log_id": _decimal(rows.column("log").take(starts))}
+    ends = {"newest": decimals(newest), "contiguous": decimals(contiguous), "missing": decimals(newest - numbers)}
+    counts = {"held": numbers, "held_verified": good, "forked_at": _decimal(found.column("forked_at_min"))}
+    whole = pa.table({**whose, **ends, **counts, **{name: found.column(f"{name}_sum") for name in sums}})
+    return whole.filter(compute.field("entries") > 0)
 
-    ``trouble`` is None if the log has no fork and no such entries.
+
+def _starts(rows: pa.Table) -> npt.NDArray[np.intp]:
+    """Where each log begins."""
+    return begins(encoded(rows.column("author"))[0], *_columns(rows, "log"))
+
+
+def _columns(rows: pa.Table, *names: str) -> list[npt.NDArray[Any]]:
+    return [np.asarray(rows.column(name).fill_null(0)) for name in names]
+
+
+def _is_bad(rows: pa.Table) -> Flags:
+    return np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
+
+
+def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
+    """The numbers whose best verdict is at least as good as this position in ``VERDICTS``, in the logs ``of`` the rows.
+
+    Entries with a bad signature have no part in this: anybody can make them, of any number.
+    """
+    verdict, entries, low, high = _columns(rows, "verdict", "entries", "low", "high")
+    chosen = (verdict <= worst) & (entries > 0) & ~_is_bad(rows)
+    return union(of[chosen], low[chosen], high[chosen])
+
+
+def _decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The numbers that are longs 2^63 lower; null stays null."""
+    half = pa.scalar(2**63, pa.decimal128(19, 0))
+    return compute.add(column.cast(half.type), half).cast(pa.decimal128(20, 0))
+
+
+class Trouble(NamedTuple):
+    """How many entries of a log are in trouble: not verified, or with a wrong payload; far more if the log is forked.
+
+    None if there is no trouble.
     """
 
-    is_whole: bool
     trouble: int | None
 
 
@@ -92,54 +154,105 @@ DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind, Trouble)
 
 def described(rows: pa.Table) -> pa.Table:
     """``LogNumbers`` to ``DescribedLog``, where each log counts as one. A query takes the columns that it needs."""
-    newest, verified, entries = (_unsigned(rows, name) for name in ("newest", "held_verified", "entries"))
-    wrong = sum(np.asarray(rows.column(f"payload_{state}")) for state in WRONG_PAYLOADS)
-    trouble = wrong + np.asarray(rows.column(UNVERIFIED)) + np.asarray(rows.column(INVALID))
-    is_whole = np.asarray(rows.column("forked_at").is_null())
+    newest, verified, entries = unsigned_of(rows, "newest", "held_verified", "entries")
+    wrong = np.sum(_columns(rows, "payload_mismatch", "payload_size_mismatch"), axis=0)
+    forked = np.asarray(rows.column("forked_at").is_valid()).astype(np.int64)
+    trouble = np.sum([wrong, forked * _FORKED, *_columns(rows, UNVERIFIED, INVALID)], axis=0)
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
-    more = {
-        "is_whole": is_whole,
-        "trouble": pa.array(trouble, mask=is_whole & (trouble == 0)),
-        "percent": pa.array(tens.astype(np.int64) * 10, mask=newest == 0),
-        "entry_digits": _digits(entries),
-        "newest_digits": _digits(newest),
-        "logs": np.ones(len(rows), np.int64),
-        "forked_logs": (~is_whole).astype(np.int64),
-        "wrong_payloads": wrong,
-    }
-    return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **more})
+    percent = pa.array(tens.astype(np.int64) * 10, mask=newest == 0)
+    kind = {"percent": percent, "entry_digits": _digits(entries), "newest_digits": _digits(newest)}
+    counts = {"logs": np.ones(len(rows), np.int64), "forked_logs": forked, "wrong_payloads": wrong}
+    return _with(rows, trouble=pa.array(trouble, mask=trouble == 0), **kind, **counts)
 
 
 def untrusted(rows: pa.Table) -> pa.Table:
-    """Stretches to ``ReasonNumbers``, without those that are verified."""
+    """Stretches to ``Reasons``, without those that are verified."""
     rows = rows.filter(compute.not_equal(rows.column("verdict"), VERDICTS.index(VERIFIED)))
     verdict = pa.array(VERDICTS).take(rows.column("verdict"))
-    reason = rows.column("reason").fill_null("no reason given")
-    return pa.table({"verdict": verdict, "reason": reason, "entries": rows.column("entries")})
+    return _with(rows, verdict=verdict, reason=rows.column("reason").fill_null("no reason given"))
 
 
 def shortened(rows: pa.Table) -> pa.Table:
     """``Fork`` with no more of a proof than the page shows."""
-    at = rows.column_names.index("proof")
-    return rows.set_column(at, "proof", compute.binary_slice(rows.column("proof"), 0, PROOF_BYTES))
+    return _with(rows, proof=compute.binary_slice(rows.column("proof"), 0, PROOF_BYTES))
 
 
 def rejected(rows: pa.Table) -> pa.Table:
     """Rejects to ``RejectNumbers``: a row for each, to be summed. Numbers in reasons become ``#``."""
-    return pa.table(
-        {
-            "source": rows.column("source"),
-            "reason": compute.replace_substring_regex(rows.column("reason").cast(pa.string()), _NUMBER, "#"),
-            "rejects": np.ones(len(rows), np.int64),
-            "first_offset": rows.column("offset"),
-        }
-    )
+    reason = compute.replace_substring_regex(rows.column("reason").cast(pa.string()), _NUMBER, "#")
+    return _with(rows, reason=reason, rejects=np.ones(len(rows), np.int64), first_offset=rows.column("offset"))
 
 
-def _unsigned(rows: pa.Table, name: str) -> Numbers:
-    return np.asarray(rows.column(name).cast(pa.uint64()))
+def _with(rows: pa.Table, **columns: Any) -> pa.Table:  # noqa: ANN401 - arrays of either kind
+    """The rows with more columns, or others of these names."""
+    return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **columns})
 
 
 def _digits(numbers: Numbers) -> Longs:
     """How many decimal digits each number has; 0 has none. Nine magnitudes have the same number of digits."""
     return (magnitudes(numbers) + 8) // 9
+
+
+# -- strips ---------------------------------------------------------------------------------------------------------
+#
+# A strip shows which numbers from 1 to the newest are held, to scale, in at most ``CELLS`` cells. That fails for a log
+# with the entries 1 to 10 and one entry at 2^64 - 1: to scale, the ten entries are invisible. So a strip is broken
+# where one stretch of missing numbers would take more than ``WIDEST`` of it, at most ``BREAKS`` times. What is left out
+# is cut away before the rest is cut into cells.
+
+
+def within(rows: pa.Table, wanted: Collection[Log]) -> pa.Table:
+    """The stretches of the wanted logs only."""
+    keys = {"author": [author for author, _ in wanted], "log": [to_sql(log_id) for _, log_id in wanted]}
+    logs = pa.table(keys, pa.schema([("author", pa.binary()), ("log", pa.int64())]))
+    return rows.join(logs, [*keys], join_type="left semi")
+
+
+def coverage(rows: pa.Table) -> pa.Table:
+    """Whole logs of stretches, sorted by log, to ``Coverage``: their strips."""
+    logs = (rows.slice(low, high - low) for low, high in pairwise([*_starts(rows).tolist(), len(rows)]))
+    return table_of(Coverage, chain.from_iterable(map(_cells, logs)))
+
+
+def _cells(rows: pa.Table) -> Iterator[Coverage]:
+    """The cells of one log's strip."""
+    by_verdict = [_runs(rows, np.zeros(len(rows), np.int64), worst) for worst in range(len(VERDICTS))]
+    ends = cells(spans(by_verdict[-1].low.tolist(), by_verdict[-1].high.tolist()))
+    log = rows.column("author")[0].as_py(), from_sql(rows.column("log")[0].as_py())
+    counts = (covered(runs, ends) for runs in by_verdict)
+    for (first, last), verified, better, every in zip(ends, *counts, strict=True):
+        parts = verified, better - verified, every - better, last - first + 1 - every
+        yield Coverage(*log, first, last, *parts)
+
+
+def spans(low: Sequence[int], high: Sequence[int]) -> list[Span]:
+    """The parts of a log that its strip shows, from the ends of all runs of numbers held, in ascending order."""
+    if not low:
+        return []
+    gaps = [(last + 1, first - 1) for last, first in zip([0, *high[:-1]], low, strict=True)]
+    drawn, left_out = high[-1], []
+    for first, last in sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:BREAKS]:
+        missing = last - first + 1
+        if drawn <= CELLS or missing <= WIDEST * drawn:
+            break
+        left_out.append((first, last))
+        drawn -= missing
+    return of_numbers.Runs(left_out).outside(1, high[-1])
+
+
+def cells(parts: Sequence[Span]) -> list[Span]:
+    """The cells of these parts, at most ``CELLS`` together. All have one width, so that lengths compare."""
+    numbers = sum(last - first + 1 for first, last in parts)
+    width = max(1, -(-numbers // (CELLS - len(parts) + 1)))
+    return [(begin, min(begin + width - 1, last)) for first, last in parts for begin in range(first, last + 1, width)]
+
+
+def covered(runs: Runs, parts: Sequence[Span]) -> list[int]:
+    """How many numbers of each part are in the runs of one log."""
+    ends = np.array(parts, np.uint64).reshape(-1, 2) - np.array([1, 0], np.uint64)
+    begun = np.searchsorted(runs.low, ends, "right")  # how many runs begin up to there: all are within but the last one
+    columns = runs.length.cumsum(), runs.high
+    below, high = (np.concatenate([np.zeros(1, np.uint64), column])[begun] for column in columns)
+    up_to = below - (np.maximum(high, ends) - ends)
+    found: list[int] = (up_to[:, 1] - up_to[:, 0]).tolist()
+    return found

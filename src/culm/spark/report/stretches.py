@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from culm.errors import CulmError
 from culm.spark.batches.arrays import decimals, signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
-from culm.spark.runtime.columns import Sum, Tiny, schema
+from culm.spark.runtime.columns import Sum, Tiny, names, schema
 from culm.spark.verification.verdicts import VERDICTS
 
 Longs = npt.NDArray[np.int64]
@@ -44,8 +43,7 @@ class Stretch(NamedTuple):
     """The numbers ``low`` to ``high`` of a log.
 
     ``verdict`` and ``payload`` are positions in ``VERDICTS`` and ``STATES``, ``magnitude`` and ``found`` (of the copies
-    of each entry) in ``magnitudes``, ``forked_at`` is what the reason names. A proof of a fork is a row without entries
-    that has ``proved_at``.
+    of each entry) in ``magnitudes``, ``forked_at`` is what the reason names. A proof of a fork has no entries.
     """
 
     author: bytes
@@ -58,20 +56,16 @@ class Stretch(NamedTuple):
     magnitude: int
     found: int
     forked_at: int | None
-    proved_at: int | None
     entries: int
     size: Sum
     copies: int
 
 
 NO_ENTRY = "a row is not an entry: its numbers must be whole, its seqnum 1 to 2^64 - 1"
-_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 _FORK = re.compile(r"fork at ([0-9]{1,20})")
 _PLACE = re.compile(r" at [0-9]+$")
 _MOST_LETTERS = 80  # Of a reason's words. A table can hold anything there; longer texts would break the page's table.
-_STEPS: Numbers = np.array(
-    [digit * 10**power for power in range(20) for digit in range(1, 10) if digit * 10**power <= MAX_U64], np.uint64
-)
+_STEPS: Numbers = np.array([*(digit * 10**power for power in range(19) for digit in range(1, 10)), 10**19], np.uint64)
 
 
 def magnitude(position: int) -> tuple[int, int]:
@@ -86,10 +80,8 @@ def magnitudes(numbers: Numbers) -> Longs:
 
 
 def stretches(rows: pa.Table) -> pa.Table:
-    """Verdicts to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict or payload is unknown."""
-    if not len(rows):
-        return schema(Stretch).empty_table()
-    number, log, size = (_unsigned(rows.column(name)) for name in ("seqnum", "log_id", "size"))
+    """Verdicts, at least one, to ``Stretch``. ``CulmError`` for a row that is no entry, or whose verdict is unknown."""
+    number, log, size = unsigned_of(rows, "seqnum", "log_id", "size")
     if not number.all():
         raise CulmError(NO_ENTRY)
     copies = np.asarray(rows.column("copies").fill_null(0)).astype(np.int64)
@@ -97,31 +89,20 @@ def stretches(rows: pa.Table) -> pa.Table:
     verdict = _codes(rows.column("verdict"), VERDICTS, "verdict")
     payload = _codes(rows.column("payload"), STATES, "state of a payload")
     at_reason, reasons = encoded(rows.column("reason"))
-    told = [(_words(reason), _fork(reason)) for reason in reasons]
+    told = [_told(reason) for reason in reasons]
     alike = {one: position for position, one in enumerate(told)}
     reason = np.array([alike[one] for one in told], np.int64)[at_reason]
     sizes, found = magnitudes(number), magnitudes(np.maximum(copies, 0).astype(np.uint64))
     follows = number - np.arange(len(number), dtype=np.uint64)  # the same for numbers that follow each other
     starts = begins(follows, author, log, verdict, payload, reason, sizes, found)
     counts = np.diff(starts, append=len(number))
-    low, forked_at = number[starts], np.array([position for _, position in told], np.uint64)[reason[starts]]
-    columns = {
-        "author": rows.column("author").take(starts),
-        "log": signed(log[starts]),
-        "low": signed(low),
-        "high": signed(low + (counts - 1).astype(np.uint64)),
-        "verdict": verdict[starts],
-        "payload": payload[starts],
-        "reason": pa.array([words for words, _ in told], pa.string()).take(reason[starts]),
-        "magnitude": sizes[starts],
-        "found": found[starts],
-        "forked_at": pa.array(signed(forked_at), mask=forked_at == 0),
-        "proved_at": pa.nulls(len(starts), pa.int64()),
-        "entries": counts,
-        "size": _sums(size, starts),
-        "copies": np.add.reduceat(copies, starts),
-    }
-    return pa.table(columns)
+    forked_at = np.array([position for _, position in told], np.uint64)[reason[starts]]
+    low, words = signed(number[starts]), pa.array([words for words, _ in told], pa.string())
+    place = rows.column("author").take(starts), signed(log[starts]), low, low + counts - 1
+    kind = verdict[starts], payload[starts], words.take(reason[starts]), sizes[starts], found[starts]
+    sums = counts, _sums(size, starts), np.add.reduceat(copies, starts)
+    columns = *place, *kind, pa.array(signed(forked_at), mask=forked_at == 0), *sums
+    return pa.table(dict(zip(names(Stretch), columns, strict=True)))
 
 
 def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
@@ -134,13 +115,9 @@ def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
 
 def proofs(rows: pa.Table) -> pa.Table:
     """Proofs of forks as rows of ``Stretch`` without entries, for their logs to find."""
-    nothing = pa.array(np.zeros(len(rows), np.int64))
-    given = {
-        "author": rows.column("author"),
-        "log": pa.array(signed(_unsigned(rows.column("log_id")))),
-        "proved_at": pa.array(signed(_unsigned(rows.column("position")))),
-        **dict.fromkeys(("entries", "size", "copies"), nothing),
-    }
+    log, position = unsigned_of(rows, "log_id", "position")
+    given = {"author": rows.column("author"), "log": pa.array(signed(log)), "forked_at": pa.array(signed(position))}
+    given |= dict.fromkeys(("entries", "size", "copies"), pa.array(np.zeros(len(rows), np.int64)))
     return pa.table({one.name: given.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Stretch)})
 
 
@@ -171,15 +148,13 @@ def union(log: Longs, low: Longs, high: Longs) -> Runs:
     return Runs(of[opens], unsigned(place[opens] + 1), unsigned(place[closes]))
 
 
-def _unsigned(column: pa.ChunkedArray) -> Numbers:
-    """The unsigned 64-bit numbers of a column; ``CulmError`` if there is anything else in it."""
+def unsigned_of(rows: pa.Table, *names: str) -> list[Numbers]:
+    """The unsigned 64-bit numbers of some columns; ``CulmError`` if there is anything else in them."""
+    kinds = pa.schema([pa.field(name, pa.uint64(), nullable=False) for name in names])
     try:
-        found = column.cast(pa.uint64())
-    except pa.ArrowException:
+        return [np.asarray(column) for column in rows.select(names).cast(kinds).columns]
+    except ValueError:
         raise CulmError(NO_ENTRY) from None
-    if found.null_count:
-        raise CulmError(NO_ENTRY)
-    return np.asarray(found)
 
 
 def encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
@@ -202,16 +177,15 @@ def _sums(values: Numbers, starts: npt.NDArray[np.intp]) -> pa.Array:
 
     Arrow sums decimals exactly, too, but takes twice as long for the whole step.
     """
-    high, low = (decimals(np.add.reduceat(half, starts)) for half in (values >> _HALF, values & _LOW))
-    return compute.add(compute.multiply(high, pa.scalar(Decimal(2**32))), low)
+    halves = values >> np.uint64(32), values & np.uint64(2**32 - 1)
+    high, low = (decimals(np.add.reduceat(half, starts)) for half in halves)
+    return compute.add(compute.multiply(high, pa.scalar(2**32, pa.decimal128(10, 0))), low)
 
 
-def _words(reason: str | None) -> str | None:
-    """A reason without its numbers, so that ``fork at 7`` and ``fork at 9`` are counted together."""
-    return None if reason is None else _PLACE.sub("", reason.split(":")[0])[:_MOST_LETTERS]
-
-
-def _fork(reason: str | None) -> int:
-    found = _FORK.fullmatch(reason or "")
-    number = int(found[1]) if found else 0
-    return number if number <= MAX_U64 else 0
+def _told(reason: str | None) -> tuple[str | None, int]:
+    """A reason without its numbers, so that ``fork at 7`` and ``fork at 9`` count together; and the fork, or 0."""
+    if reason is None:
+        return None, 0
+    found = _FORK.fullmatch(reason)
+    position = int(found[1]) if found else 0
+    return _PLACE.sub("", reason.split(":")[0])[:_MOST_LETTERS], position if position <= MAX_U64 else 0

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range
 from culm.ranges.runs import Runs
-from culm.spark.plan.given import Given
+from culm.spark.plan.given import Given, checked, needed
 from culm.spark.runtime.columns import Tiny
 from culm.store.schema import to_sql
 
@@ -58,37 +57,24 @@ class Refused(NamedTuple):
 
 
 def check(rows: Iterable[Given]) -> Iterator[Asked | Refused]:
-    """The ranges of requests. Never raises: a row that cannot be read becomes a reject with the reason."""
-    for row in rows:
-        try:
-            yield from _asked(row)
-        except (ConfigError, EncodingError, ValueError) as error:
-            yield Refused(*row.as_text(), str(error))
+    """The ranges of requests."""
+    return checked(rows, _asked, lambda _, *told: Refused(*told))
 
 
 def _asked(row: Given) -> Iterator[Asked]:
-    if row.peer is None:
-        raise ValueError("a row without a requester")
-    author, log_id = row.log()
-    ranges = ((item, part) for item in row.read_ranges() if not item.is_empty for part in _parts(item))
-    for item, (start, last, kind) in ranges:
-        yield Asked(
-            row.peer,
-            author,
-            to_sql(log_id),
-            to_sql(start),
-            to_sql(last),
-            to_sql(start if item.sparse else last),
-            kind,
-            least=to_sql(item.least_size),
-            limit=to_sql(item.size_limit),
-            head=to_sql(item.head_max),
-            tail=to_sql(item.tail_min),
-            forbidden=np.array(item.forbidden, "<u8").tobytes() if item.sparse and item.forbidden else None,
-        )
+    requester, (author, log_id) = needed(row.peer, "a requester"), row.log()
+    for item in row.read_ranges():
+        limits = item.least_size, item.size_limit, item.head_max, item.tail_min
+        forbidden = np.array(item.forbidden, "<u8").tobytes() if item.sparse and item.forbidden else None
+        for start, last, kind in _parts(item):
+            span = start, last, start if item.sparse else last
+            numbers = *map(to_sql, (log_id, *span)), kind, *map(to_sql, limits)
+            yield Asked._make((requester, author, *numbers, forbidden))
 
 
 def _parts(item: Range) -> Iterator[tuple[int, int, int]]:
+    if item.is_empty:
+        return
     kind = METADATA * item.metadata | PAYLOAD * item.payloads | SPARSE * item.sparse | OPEN * item.is_open
     if item.sparse or not item.forbidden:
         yield item.start, item.last, kind

@@ -79,7 +79,7 @@ TESTED_IN = {
     " simulation.results simulation.scenario simulation.sessions simulation.sweep cli.simulate",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
-    "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
+    "spark/runtime/test_engine": "spark.runtime.onspark",
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"

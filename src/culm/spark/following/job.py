@@ -19,9 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from culm.errors import ConfigError, CulmError
 from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
 from culm.spark.reading.found import EntryRow
-from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
-from culm.spark.runtime.here import Here, HereTable
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
@@ -148,10 +146,10 @@ class Following:
         """This process if the batch and the blocks of the state that it touches are small, as most are; else Spark."""
         if size > SMALL_BYTES:
             return spark, packs
-        here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
-        touched = state.index(Here(), here).among(here, BLOCK)
+        here = Table(PackRow, list(packs.batches(*PackRow._fields)).copy)
+        touched = state.index(Engine(), here).among(here, BLOCK)
         size += _ENTRY_BYTES * sums(touched, ("entries",))["entries"]
-        return (Here(), here) if size <= SMALL_BYTES else (spark, packs)
+        return (Engine(), here) if size <= SMALL_BYTES else (spark, packs)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
         if not state.generations:

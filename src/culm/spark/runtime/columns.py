@@ -17,12 +17,13 @@ their order (``culm.store.schema.to_sql``, ``from_sql``): 1 becomes -2^63 + 1. O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+from pyarrow import compute
 
 UNSIGNED = "DECIMAL(20,0)"
 """The SQL type of an unsigned 64-bit number in tables for users."""
@@ -148,6 +149,30 @@ def batch_of(table: type[Row], some: Iterable[Row]) -> pa.RecordBatch:
 def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:
     """Rows, or none, as one table of Arrow."""
     return pa.Table.from_batches(batches(table, some), schema(table))
+
+
+def fitted(found: pa.Table, into: type[Row], given: Mapping[str, str | int | None] | None = None) -> pa.Table:
+    """The columns of a class: of this name, or of another one or with one value, as ``given`` says, or null."""
+    columns = []
+    for field in schema(into):
+        source = (given or {}).get(field.name, field.name if field.name in found.column_names else None)
+        is_column = isinstance(source, str)
+        columns.append(found.column(source) if is_column else pa.array([source] * len(found), field.type))
+    return pa.table(columns, schema=schema(into))
+
+
+def in_order(table: pa.Table, keys: Iterable[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+    """The rows, sorted by columns that are ``ascending`` or ``descending``, nulls first."""
+    marked, order_by = table, []
+    for name, way in keys:  # Arrow has nulls at the end, so whether there is a value is sorted by first.
+        marked = marked.append_column(f"{name} is there", table.column(name).is_valid())
+        order_by += [(f"{name} is there", "ascending"), (name, way)]
+    order = compute.sort_indices(marked, order_by)
+    # Arrow can take rows from one array only, and the cells of one array of ``binary`` are below 2 GiB together.
+    large = pa.schema([(one.name, pa.large_binary() if one.type == pa.binary() else one.type) for one in table.schema])
+    one_piece = table.cast(large).combine_chunks()
+    for at in range(0, len(order), BATCH_ROWS):
+        yield from one_piece.take(order.slice(at, BATCH_ROWS)).cast(table.schema).to_batches()
 
 
 def batches(table: type[Row], made: Iterable[Row]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
 from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
-from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
+from culm.spark.runtime.output import read_batches, read_table, write_by_workers
 
 _numbers = count()  # Of tables that Spark keeps.
 
@@ -61,11 +61,8 @@ class SparkTable(Table[R]):
             joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
         return SparkTable(self._engine, into, fitted(joined, types(into)))
 
-    def among(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
-        return self._of(self._given().join(frame_of(other).select(*on), list(on), "left_semi"))
-
-    def without(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
-        return self._of(self._given().join(frame_of(other).select(*on), list(on), "left_anti"))
+    def among(self, other: Table[Any], on: Sequence[str], kind: str = "semi") -> SparkTable[R]:
+        return self._of(self._given().join(frame_of(other).select(*on), list(on), f"left_{kind}"))
 
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> SparkTable[To]:
         others = [(functions.min if name in least else functions.sum, name) for name in names(into)[len(by) :]]
@@ -104,7 +101,7 @@ class SparkTable(Table[R]):
 
     @property
     def is_empty(self) -> bool:
-        return self._place is not None and not count_rows(self._place)
+        return self._place is not None and not self.count()
 
 
 def _numbered(_: int, work: Read, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:

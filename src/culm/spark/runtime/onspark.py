@@ -17,7 +17,7 @@ from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
 from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
-from culm.spark.runtime.output import read_batches, read_table, write_by_workers
+from culm.spark.runtime.output import place_of, read_batches, write_by_workers
 
 _numbers = count()  # Of tables that Spark keeps.
 
@@ -181,7 +181,8 @@ class OnSpark(Engine):
         return self._work / f"{table.__name__.lower()}-{next(_numbers)}"
 
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
-        return SparkTable(self, table, read_table(self.spark, folder, ddl(table)), folder)
+        # With a schema Spark opens no file to find the columns.
+        return SparkTable(self, table, self.spark.read.schema(ddl(table)).parquet(place_of(folder)), folder)
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
         def one(value: int, folder: Path) -> DataFrame:

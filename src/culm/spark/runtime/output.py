@@ -12,11 +12,12 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
 from culm.spark.runtime.columns import Row, batched, schema
@@ -35,41 +36,27 @@ def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: st
     Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Returns
     the files; a table without rows has none.
     """
-    files = {table: _File(new_file(folder), schema(table), facts) for table, folder in folders.items()}
-    for batch in batched(made, folders):
-        files[batch.table].add(batch.data)
-    return [file.path for file in files.values() if file.close()]
+    waiting: dict[type[Row], list[pa.RecordBatch]] = {table: [] for table in folders}
+    sizes, writers = dict.fromkeys(folders, 0), dict[type[Row], parquet.ParquetWriter]()
+    with ExitStack() as files:
 
+        def flush(table: type[Row]) -> None:
+            """Write what waits to become a row group. The first one makes the file."""
+            if table not in writers:
+                writer = _writer(new_file(folders[table]), schema(table), facts)
+                writers[table] = files.enter_context(writer)
+            writers[table].write_table(pa.Table.from_batches(waiting[table]))
+            waiting[table], sizes[table] = [], 0
 
-class _File:
-    """A Parquet file of one table while it is written. It is made with its first row group."""
-
-    def __init__(self, path: Path, columns: pa.Schema, facts: str) -> None:
-        self.path = path
-        self._made = columns, facts
-        self._waiting: list[pa.RecordBatch] = []  # batches that wait to become a row group
-        self._size = 0
-        self._writer: parquet.ParquetWriter | None = None
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self._waiting.append(batch)
-            self._size += batch.nbytes
-        if self._size >= _ROW_GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._writer = self._writer or _writer(self.path, *self._made)
-            self._writer.write_table(pa.Table.from_batches(self._waiting))
-            self._waiting, self._size = [], 0
-
-    def close(self) -> bool:
-        """Write what waits; returns whether there is a file."""
-        self._flush()
-        if self._writer is not None:
-            self._writer.close()
-        return self._writer is not None
+        for table, data in batched(made, folders):
+            if data.num_rows:
+                waiting[table].append(data)
+                sizes[table] += data.nbytes
+            if sizes[table] >= _ROW_GROUP_BYTES:
+                flush(table)
+        for table in filter(waiting.get, folders):
+            flush(table)
+    return [Path(writer.where) for writer in writers.values()]
 
 
 def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:
@@ -156,11 +143,6 @@ def _writer(path: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetW
         compression={name: "none" if name in hashes else "snappy" for name in columns.names},
         write_statistics=[name for name in columns.names if name not in hashes],
     )
-
-
-def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
-    """The rows of a folder of Parquet files. ``schema`` is in SQL; with it Spark opens no file to find the columns."""
-    return spark.read.schema(schema).parquet(place_of(folder))
 
 
 def place_of(path: Path) -> str:

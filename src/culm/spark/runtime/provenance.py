@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -39,52 +38,31 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A file or folder as it was when the job began: how many files and bytes it has, and a digest.
+def provenance(command: str, inputs: Iterable[str | os.PathLike[str]], mode: Mapping[str, object]) -> dict[str, Any]:
+    """How a job that begins now makes its results, found without reading more than some megabytes of its inputs.
 
-    ``digest_of`` says of what: the ``content`` of a small file, or the ``listing`` of name, size and time of change of
-    each file; of files on other machines only name and size. It does not prove anything about the content.
+    ``mode`` has what decides about the results, such as which signatures are checked. Of each input, as it is now,
+    there is how many files and bytes it has, and a digest. ``digest_of`` says of what: the ``content`` of a small file,
+    or the ``listing`` of name, size and time of change of each file; of files on other machines only name and size. It
+    does not prove anything about the content.
     """
-
-    path: str
-    files: int
-    bytes: int
-    digest_of: str
-    digest: str
+    facts = {"command": command, "mode": dict(mode), "inputs": list(_looked_at(inputs))}
+    return {**facts, "version": culm.__version__, "format": FORMAT, "started": _now()}
 
 
-@dataclass(frozen=True, slots=True)
-class Provenance:
-    """How results are made. ``mode`` has what decided about the results, such as which signatures were checked."""
-
-    command: str
-    mode: Mapping[str, object]
-    inputs: tuple[Input, ...]
-    version: str = culm.__version__
-    format: int = FORMAT
-    started: str = field(default_factory=_now)
-
-    @classmethod
-    def of(cls, command: str, inputs: Iterable[str | os.PathLike[str]], mode: Mapping[str, object]) -> Provenance:
-        """That of a job that begins now, without reading more than some megabytes of its inputs."""
-        return cls(command, mode, tuple(_looked_at(inputs)))
-
-    def complete(self) -> dict[str, Any]:
-        """All of it, with the time at which the job ends: now."""
-        return {**asdict(self), "ended": _now()}
-
-    def short(self) -> str:
-        """All but the list of the inputs, as JSON: how many there are, and a digest of the list stand for it."""
-        listed = json.dumps([asdict(one) for one in self.inputs])
-        inputs = {"count": len(self.inputs), "digest": _digest(listed.encode())}
-        return json.dumps({**asdict(self), "inputs": inputs})
+def ended(made: Mapping[str, Any]) -> dict[str, Any]:
+    """All of it, with the time at which the job ends: now."""
+    return {**made, "ended": _now()}
 
 
 @contextmanager
-def stating(made: Provenance) -> Iterator[None]:
-    """Have the Parquet files that are written in this block state how they were made."""
-    token = _stated.set(made.short())
+def stating(made: Mapping[str, Any]) -> Iterator[None]:
+    """Have the Parquet files that are written in this block state how they were made.
+
+    Instead of the inputs they state how many there are, and a digest of the list.
+    """
+    inputs = {"count": len(made["inputs"]), "digest": _digest(json.dumps(made["inputs"]).encode())}
+    token = _stated.set(json.dumps({**made, "inputs": inputs}))
     try:
         yield
     finally:
@@ -106,7 +84,7 @@ def other_version(said: Mapping[str, object]) -> str | None:
     return f"the results were made by {whose}; this is version {culm.__version__}"
 
 
-def _looked_at(places: Iterable[str | os.PathLike[str]]) -> Iterator[Input]:
+def _looked_at(places: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, Any]]:
     left = _ALL_BYTES
     for place in located(places):
         try:
@@ -116,10 +94,11 @@ def _looked_at(places: Iterable[str | os.PathLike[str]]) -> Iterator[Input]:
         size = sum(file.size or 0 for file in files)
         if place.is_local and [file.location for file in files] == [place] and size <= min(left, _FILE_BYTES):
             left -= size
-            yield Input(place.uri, 1, size, "content", _digest(Path(place.uri).read_bytes()))
-            continue
-        listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
-        yield Input(place.uri, len(files), size, "listing", _digest(json.dumps(listed).encode()))
+            of, data = "content", Path(place.uri).read_bytes()
+        else:
+            listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
+            of, data = "listing", json.dumps(listed).encode()
+        yield {"path": place.uri, "files": len(files), "bytes": size, "digest_of": of, "digest": _digest(data)}
 
 
 def _changed(place: Location) -> int | None:

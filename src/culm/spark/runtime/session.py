@@ -76,6 +76,9 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# A line of ``spark-defaults.conf``: a name and a value, with spaces or an equals sign between them.
+_SETTING = re.compile(r"^[ \t]*(?!#)([^\s=]+)(?:[ \t]*=[ \t]*|[ \t]+)(\S.*?)[ \t]*$", re.MULTILINE)
+
 
 def check_reachable(master: str) -> None:
     """Raise ``ConfigError`` if no ``spark://`` master or ``sc://`` server listens at this address.
@@ -109,42 +112,33 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
     if active is not None:
         return active
     check_reachable(master)
+    builder: SparkSession.Builder = SparkSession.builder
     if master.startswith("sc://"):
-        ours = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
-        return _started(SparkSession.builder.remote(master).appName(app_name), master, ours)
-    os.environ["JAVA_HOME"] = str(java_home())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        builder = builder.remote(master)
+        settings = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
+    else:
+        builder = builder.master(master)
+        settings = _prepared() | dict(config or {})
+    try:
+        return builder.appName(app_name).config(map={**settings}).getOrCreate()
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
+        raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
+
+
+def _prepared() -> dict[str, str]:
+    """Prepare this process for a session of its own; the settings, those of the user's configuration among them."""
     stack = ExitStack()
     atexit.register(stack.close)
     # The folder stays locked while this process lives, so that a later one removes it if this one is killed.
     scratch = stack.enter_context(staged_folder(Path(tempfile.gettempdir(), "spark")))
-    (scratch / "log4j2.properties").write_text(_LOG4J)
-    chosen = _own_settings(os.environ.get("SPARK_CONF_DIR"), scratch)
-    os.environ["SPARK_CONF_DIR"] = str(scratch)
+    own = Path(os.environ.get("SPARK_CONF_DIR") or scratch)
+    logs, defaults = own / "log4j2.properties", own / "spark-defaults.conf"
+    (scratch / logs.name).write_text(logs.read_text() if logs.is_file() else _LOG4J)
+    chosen = dict(_SETTING.findall(defaults.read_text())) if defaults.is_file() else {}
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ |= {"JAVA_HOME": str(java_home(scratch / "java")), "SPARK_CONF_DIR": str(scratch)}
     places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    settings = _SETTINGS | places | chosen | dict(config or {})
-    return _started(SparkSession.builder.master(master).appName(app_name), master, settings)
-
-
-def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
-    """The settings of the user's own configuration; its ``log4j2.properties`` replaces ours in ``scratch``."""
-    if folder is None or Path(folder) == scratch:
-        return {}
-    logs, defaults = Path(folder) / "log4j2.properties", Path(folder) / "spark-defaults.conf"
-    if logs.is_file():
-        (scratch / logs.name).write_bytes(logs.read_bytes())
-    if not defaults.is_file():
-        return {}
-    lines = (line.strip() for line in defaults.read_text().splitlines())
-    pairs = (re.split(r"\s*=\s*|\s+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {name: value for name, *values in pairs for value in values}
-
-
-def _started(builder: SparkSession.Builder, master: str, settings: Mapping[str, str]) -> SparkSession:
-    try:
-        return builder.config(map=dict(settings)).getOrCreate()
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
-        raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
+    return _SETTINGS | places | chosen
 
 
 # -- for a job ------------------------------------------------------------------------------------------------------

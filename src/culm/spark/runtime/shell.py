@@ -25,7 +25,7 @@ from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.provenance import Provenance, stating
+from culm.spark.runtime.provenance import ended, provenance, stating
 from culm.spark.runtime.session import is_running, running, silent
 from culm.spark.storage import Location
 
@@ -56,8 +56,8 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The numbers by name; the time comes last."""
         numbers = asdict(self)
-        seconds = numbers.pop("seconds")
-        return {**numbers, "seconds": seconds}
+        numbers["seconds"] = numbers.pop("seconds")
+        return numbers
 
 
 S = TypeVar("S", bound=Result)
@@ -80,7 +80,7 @@ def job(
     """
     started, places = time.monotonic(), list(reads)
     check_output(output, overwrite=overwrite, reads=places)
-    made = Provenance.of(command, places, mode or {})
+    made = provenance(command, places, mode or {})
     with whole_folder(output) as folder, stating(made):
         yield Job(folder, progress or silent, started, made)
 
@@ -92,7 +92,7 @@ class Job:
     folder: Path
     say: Callable[[str], None]
     started: float
-    made: Provenance
+    made: Mapping[str, Any]
 
     @contextmanager
     def engine(self, master: str | None, *, small: bool) -> Iterator[Engine]:
@@ -119,7 +119,7 @@ class Job:
     def done(self, result: S) -> S:
         """Write the summary, with the time that the job took."""
         timed = replace(result, seconds=round(time.monotonic() - self.started, 3))
-        text = json.dumps({**timed.as_dict(), "made": self.made.complete()}, indent=2)
+        text = json.dumps({**timed.as_dict(), "made": ended(self.made)}, indent=2)
         (self.folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         return timed
 

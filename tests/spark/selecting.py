@@ -13,7 +13,7 @@ from culm.spark.select import items as select_items
 from culm.spark.select import pieces as select_pieces
 from culm.spark.select import steps as select_steps
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import Gap, Missing, merged
+from culm.spark.select.pieces import Gap, Missing, merged
 from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
 from tests.spark import local

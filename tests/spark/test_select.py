@@ -23,12 +23,12 @@ from culm.spark.reading.found import EntryRow
 from culm.spark.reading.payload_places import Payloads, places_of
 from culm.spark.runtime.columns import batch_of
 from culm.spark.select import items as select_items
-from culm.spark.select import places as select_places
+from culm.spark.select import pieces as select_pieces
 from culm.spark.select import select_entries
 from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
 from culm.spark.select.job import run_select
-from culm.spark.select.places import REASONS
+from culm.spark.select.pieces import REASONS
 from culm.spark.verification import gather
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
@@ -43,7 +43,7 @@ from tests.spark.verification.test_steps import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOT_HELD, BEYOND = select_places.NOT_HELD, select_places.BEYOND
+NOT_HELD, BEYOND = select_pieces.NOT_HELD, select_pieces.BEYOND
 
 
 @pytest.fixture(params=[1, 2, 12])

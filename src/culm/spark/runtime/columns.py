@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
@@ -68,6 +69,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+A = TypeVar("A", pa.RecordBatch, pa.Table)
 
 
 class Batch(NamedTuple):
@@ -151,14 +153,19 @@ def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:
     return pa.Table.from_batches(batches(table, some), schema(table))
 
 
-def fitted(found: pa.Table, into: type[Row], given: Mapping[str, str | int | None] | None = None) -> pa.Table:
-    """The columns of a class: of this name, or of another one or with one value, as ``given`` says, or null."""
+def fitted(found: A, into: type[Row], given: Mapping[str, Any] = MappingProxyType({})) -> A:
+    """The columns of a class, in a table or batch: of the same name, else null, or what is ``given``.
+
+    That is the name of another column, one value for all rows, or the values.
+    """
     columns = []
     for field in schema(into):
-        source = (given or {}).get(field.name, field.name if field.name in found.column_names else None)
-        is_column = isinstance(source, str)
-        columns.append(found.column(source) if is_column else pa.array([source] * len(found), field.type))
-    return pa.table(columns, schema=schema(into))
+        source = given.get(field.name, field.name if field.name in found.schema.names else None)
+        if isinstance(source, str):
+            columns.append(found.column(source))
+        else:
+            columns.append(pa.array(source if np.iterable(source) else [source] * len(found), field.type))
+    return type(found).from_arrays(columns, schema=schema(into))
 
 
 def in_order(table: pa.Table, keys: Iterable[tuple[str, str]]) -> Iterator[pa.RecordBatch]:

@@ -77,7 +77,7 @@ _SETTINGS = {
 }
 
 # A line of ``spark-defaults.conf``: a name and a value, with spaces or an equals sign between them.
-_SETTING = re.compile(r"^[ \t]*(?!#)([^\s=]+)(?:[ \t]*=[ \t]*|[ \t]+)(\S.*?)[ \t]*$", re.MULTILINE)
+_SETTING = re.compile(r"^[ \t]*(?!#)([^\s=]+)(?:[ \t]*=[ \t]*|[ \t]+(?=\S))(.*?)[ \t]*$", re.MULTILINE)
 
 
 def check_reachable(master: str) -> None:

@@ -20,11 +20,11 @@ For example, a log has the entries 1 to 10,000, so the blocks 0, 1 and 2. The ra
 The steps (``culm.spark.select.steps``), each a function from rows to rows, and the modules that have them::
 
     asked      who wants which range; rejects                         requests
-    blocks     which numbers belong to which block of a log           steps, places
+    blocks     which numbers belong to which block of a log           steps, pieces
     pieces     ranges cut to the blocks that exist; gaps              pieces
     together   entries and pieces, block by block                     steps, and a shuffle
     items      entries that are denoted, once each; gaps              items
-    missing    numbers that are denoted and not held                  places
+    missing    numbers that are denoted and not held                  pieces
 
 No step needs all entries or all requests of a log in one place. A block that very many want goes to several tasks, each
 with some of the requesters. Blocks that nobody wants are not moved.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, pairwise
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,10 @@ from pyarrow import compute
 from culm.spark.batches.fields import Flags, Offsets
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Unsigned, schema
-from culm.spark.select.places import NOT_HELD, Gap, batch_of, numbers_of, unpacked
+from culm.spark.select.pieces import NOT_HELD, batch_of, gaps_of, numbers_of, unpacked
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 
-Key = tuple[bytes, int, int, int]  # author, log, block and share
+Key = tuple[Any, ...]  # author, log, block and share
 Wants = npt.NDArray[np.uint8]
 
 
@@ -77,28 +78,20 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
 
     Numbers that a piece denotes and that no entry has become batches of ``Gap``. ``encoded``: with the entries' bytes.
     """
-    for key, parts in groupby(chain.from_iterable(map(_parts, batches)), key=_key):
-        first = next(parts)
-        block = _Block(key[2], first, encoded=encoded)
-        for rows in chain([first], parts):
-            yield from block.take(rows.filter(rows.column("requester").is_valid()))
-        yield from block.finish()
+    for (_, _, block, _), parts in groupby(chain.from_iterable(map(_parts, filter(len, batches))), key=itemgetter(0)):
+        _, first = next(parts)
+        found = _Block(block, first, encoded=encoded)
+        for _, rows in chain([((), first)], parts):
+            yield from found.take(rows.filter(rows.column("requester").is_valid()))
+        yield from found.finish()
 
 
-def _key(rows: pa.RecordBatch) -> Key:
-    author, log, block, share = (rows.column(name)[0].as_py() for name in _KEY)
-    return author, log, block, share
-
-
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
     """The parts of a batch that are of one block and share."""
-    changed = np.ones(len(batch), np.bool_)
-    changed[1:] = False
-    for name in _KEY:
-        column = batch.column(name)
-        changed[1:] |= np.asarray(compute.not_equal(column[1:], column[:-1]))
-    for low, high in pairwise([*changed.nonzero()[0].tolist(), len(batch)]):
-        yield batch.slice(low, high - low)
+    columns = [batch.column(name) for name in _KEY]
+    changed = np.logical_or.reduce([compute.not_equal(column[1:], column[:-1]) for column in columns])
+    for low, high in pairwise([0, *(changed.nonzero()[0] + 1).tolist(), len(batch)]):
+        yield tuple(column[low].as_py() for column in columns), batch.slice(low, high - low)
 
 
 class _Block:
@@ -162,7 +155,7 @@ class _Block:
         begins = np.append(True, (np.diff(piece) != 0) | (np.diff(offset) != 1)).nonzero()[0]
         ends = np.append(begins[1:], len(offset)) - 1
         first, last = (offset[at].astype(np.uint64) + self._base for at in (begins, ends))
-        return batch_of(Gap, pieces, piece[begins], reason=[NOT_HELD] * len(begins), first=first, last=last)
+        return gaps_of(pieces, piece[begins], first, last, NOT_HELD)
 
     def _fits(self, pieces: pa.RecordBatch, piece: Offsets, rows: Offsets) -> Flags:
         """Whether the entries' payloads are of the sizes that the pieces ask for."""

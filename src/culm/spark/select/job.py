@@ -30,7 +30,7 @@ from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
 from culm.spark.select.bundles import gather_with_places, write_bundles
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import BEYOND, NOT_HELD, Gap, Missing, merged
+from culm.spark.select.pieces import BEYOND, NOT_HELD, Gap, Missing, merged
 from culm.spark.select.requests import PART, Refused
 from culm.spark.select.steps import Selecting
 from culm.spark.verification.authentic import Signatures

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 from pyspark.sql import DataFrame
 
 from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
 from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given
-from culm.spark.runtime.columns import Row, combined
+from culm.spark.runtime.columns import Row, combined, fitted
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.pieces import Request, cut
-from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
+from culm.spark.select.pieces import BlockRow, Gap, Missing, Piece, Request, covering, cut, merged
 from culm.spark.select.requests import Asked, Refused, check
 from culm.spark.verification.merge import IndexRow
 from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
@@ -45,21 +43,12 @@ class Wanted(NamedTuple):
     pairs: int
 
 
-class WholeRow(NamedTuple):
-    """A segment with its entries, its outcome, and how many numbers the block's pieces have."""
-
-    author: bytes
-    log: int
-    block: int
-    pairs: int
-    summary: bytes
-    findings: bytes
-    packed: bytes
-    outcome: bytes
+Whole = combined("Whole", __name__, SegmentRow, Wanted)
+"""A segment with its entries and its outcome, and how many numbers the block's pieces have."""
 
 
 class Together(NamedTuple):
-    """A piece (``culm.spark.select.places.Piece``); or a block's verified entries, as a batch of ``Item``.
+    """A piece (``culm.spark.select.pieces.Piece``); or a block's verified entries, as a batch of ``Item``.
 
     A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
     """
@@ -91,7 +80,7 @@ class Selecting:
     def together(self) -> Table[Together]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
         wanted = self._pieces.total(BLOCK, Wanted).kept()
-        entries = self._segments.join(wanted, BLOCK, WholeRow).map(partial(held, most=_SHARE_PAIRS), Together)
+        entries = self._segments.join(wanted, BLOCK, Whole).map(partial(held, most=_SHARE_PAIRS), Together)
         shared = self._pieces.dealt(wanted, BLOCK, "requester", Together, "pairs", _SHARE_PAIRS)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
@@ -111,16 +100,16 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
             yield BlockRow(row.author, row.log, low, low, to_sql(newest))
 
 
-def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
-    """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
+def held(rows: Iterable[Any], most: int) -> Iterator[Together]:
+    """The verified entries of each block (``Whole``): a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        segment = judged(SegmentRow(*row[:3], 0, 0, row.summary, row.findings, None, row.outcome))
+        segment = judged(row)
         verified = segment.verdict == 0
         if verified.any():
-            verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))
+            records = Records(Pack.decode(fetched(row.packed)))
             encoded = [records.pack.record(at) for at in records.is_entry.nonzero()[0][verified]]
-            known = verdicts.rename_columns({"payload": "payload_state"})
-            data = batch_of(Item, known, np.arange(len(encoded)), encoded=encoded).data.serialize().to_pybytes()
+            given = {"encoded": encoded, "payload_state": "payload", "payload": None}
+            data = fitted(segment.table(verified), Item, given).serialize().to_pybytes()
             for share in range(-(-row.pairs // most)):
                 yield Together(row.author, row.log, row.block, share, data)
 
@@ -128,7 +117,7 @@ def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
 class Selection(NamedTuple):
     """A selection as DataFrames.
 
-    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.places.Missing`` (runs of numbers that are denoted
+    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.pieces.Missing`` (runs of numbers that are denoted
     and not verified here), and of ``culm.spark.select.requests.Refused``.
     """
 

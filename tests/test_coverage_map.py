@@ -84,7 +84,7 @@ TESTED_IN = {
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
     " spark.plan.split spark.plan.sweep spark.plan.tables",
-    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.batches.records",
+    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches",

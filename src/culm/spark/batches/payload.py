@@ -5,7 +5,7 @@ payload there and then, and sends on only its state.
 
 In a bundle a payload stands apart from its entry. It belongs to a *place* (author, log, number), and to whichever entry
 of that place names its hash; that entry may be in another file. So its hash and size travel as a ``PayloadFrame``,
-which is compared with the entries of its place once they are together (``records``).
+which is compared with the entries of its place once they are together (``pack``).
 """
 
 from __future__ import annotations

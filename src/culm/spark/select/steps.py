@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 
 from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
-from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given
 from culm.spark.runtime.columns import Row, combined, fitted
@@ -106,8 +105,8 @@ def held(rows: Iterable[Any], most: int) -> Iterator[Together]:
         segment = judged(row)
         verified = segment.verdict == 0
         if verified.any():
-            records = Records(Pack.decode(fetched(row.packed)))
-            encoded = [records.pack.record(at) for at in records.is_entry.nonzero()[0][verified]]
+            records = Pack.decode(fetched(row.packed))
+            encoded = [records.record(at) for at in records.is_entry.nonzero()[0][verified]]
             given = {"encoded": encoded, "payload_state": "payload", "payload": None}
             data = fitted(segment.table(verified), Item, given).serialize().to_pybytes()
             for share in range(-(-row.pairs // most)):

@@ -25,7 +25,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from culm.spark.batches.pack import Pack
-from culm.spark.batches.records import Records
 from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.verification.authentic import Signatures
@@ -120,7 +119,7 @@ def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
     """Segments become packs again. Each entry remembers its verdict, to find what changes."""
     for row in rows:
         pack = Pack.decode(row.packed or b"")
-        pack.before[Records(pack).is_entry] = judged(row).said
+        pack.before[pack.is_entry] = judged(row).said
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from culm.spark.runtime.java import java_home
+from culm.spark.runtime.session import java_home
 
 _LOOK_SECONDS = 0.1  # Between two looks at whether something has happened.
 _START_SECONDS = 120.0  # A busy machine may need so long for three Java processes; without a limit a test would hang.

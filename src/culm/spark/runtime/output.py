@@ -75,21 +75,20 @@ def write_by_workers(frame: DataFrame, step: Step, folders: Mapping[type[Row], P
     that is done with them. Files of tasks that failed, or ran twice, are not among the names that Spark returns; they
     are removed. ``ConfigError`` if a worker's file is not here, so if the machines do not share the folder.
 
-    The files are written beside a table's folder and moved into it, because a task that Spark has given up may go on
+    The files are written into a folder ``.parts`` in the table's folder and moved out of it, because a task that Spark has given up may go on
     writing for a while, and readers take every file in the folder for a part of the table.
     """
-    aside = {table: folder.with_name(f".{folder.name}.parts") for table, folder in folders.items()}
-    place_of_part = {aside[table]: folder for table, folder in folders.items()}
+    aside = {table: folder / ".parts" for table, folder in folders.items()}
     facts = stated()  # here, because the workers are other processes
 
     def write(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array(map(str, write_made(step(made), aside, facts)), pa.string())], ["path"])
 
-    for folder in (*folders.values(), *aside.values()):
-        folder.mkdir(parents=True)
+    for place in aside.values():
+        place.mkdir(parents=True)
     for (written,) in frame.mapInArrow(write, "path STRING").collect():
         part = Path(written)
-        folder = place_of_part[part.parent]
+        folder = part.parents[1]
         try:
             part.rename(folder / part.name)
         except FileNotFoundError:
@@ -123,7 +122,7 @@ def write_table(table: pa.Table, folder: Path) -> None:
 
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
-    if not any(folder.iterdir()):
+    if not any(folder.glob("*.parquet")):
         _writer(new_file(folder), schema(table), stated()).close()
 
 

@@ -91,9 +91,7 @@ class Fields:
         """Decode the records from ``start`` to before ``end`` in ``data``. Never raises."""
         if native.core is not None:
             found = native.core.entries_at(data.data, start.tobytes(), end.tobytes())[2:]
-            columns = [
-                np.frombuffer(bytearray(column), kind) for column, kind in zip(found, _KINDS.values(), strict=True)
-            ]
+            columns = [np.frombuffer(bytearray(one), kind) for one, kind in zip(found, _KINDS.values(), strict=True)]
         else:
             columns = _decoded(np.append(data, np.zeros(MAX_ENTRY_BYTES, np.uint8)), start, end)
         return cls(data, start, end, *columns)

@@ -75,8 +75,8 @@ def write_by_workers(frame: DataFrame, step: Step, folders: Mapping[type[Row], P
     that is done with them. Files of tasks that failed, or ran twice, are not among the names that Spark returns; they
     are removed. ``ConfigError`` if a worker's file is not here, so if the machines do not share the folder.
 
-    The files are written into a folder ``.parts`` in the table's folder and moved out of it, because a task that Spark has given up may go on
-    writing for a while, and readers take every file in the folder for a part of the table.
+    The files are written into a folder ``.parts`` in the table's folder and moved out of it, because a task that Spark
+    has given up may go on writing for a while, and readers take every file in the folder for a part of the table.
     """
     aside = {table: folder / ".parts" for table, folder in folders.items()}
     facts = stated()  # here, because the workers are other processes

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, pairwise
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from culm.spark.runtime.columns import Batch, Unsigned, schema
 from culm.spark.select.pieces import NOT_HELD, batch_of, gaps_of, numbers_of, unpacked
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 
-Key = tuple[Any, ...]  # author, log, block and share
+Key = tuple[bytes, int, int, int]  # author, log, block and share
 Wants = npt.NDArray[np.uint8]
 
 
@@ -91,7 +91,8 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
     columns = [batch.column(name) for name in _KEY]
     changed = np.logical_or.reduce([compute.not_equal(column[1:], column[:-1]) for column in columns])
     for low, high in pairwise([0, *(changed.nonzero()[0] + 1).tolist(), len(batch)]):
-        yield tuple(column[low].as_py() for column in columns), batch.slice(low, high - low)
+        author, log, block, share = (column[low].as_py() for column in columns)
+        yield (author, log, block, share), batch.slice(low, high - low)
 
 
 class _Block:

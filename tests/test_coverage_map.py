@@ -90,7 +90,7 @@ TESTED_IN = {
     " spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
-    " spark.select.requests spark.select.steps",
+    " spark.select.requests",
     "spark/following/test_query": "spark.following.delivery",
     "spark/source/test_peers": "spark.source.feed spark.source.spool",
     "spark/source/test_source": "spark.source.options spark.source.rows spark.source.writer",

@@ -27,7 +27,7 @@ ROWS = {
     "`ws://`, `wss://`, both ways": "culm.node.network.webaccess.EXCHANGE",
     "record index in a folder": "culm.store.recordindex.manifest.VERSION",
     "state of a verification": "culm.spark.verification.state.FORMAT",
-    "results of Spark": "culm.spark.runtime.provenance.FORMAT",
+    "results of Spark": "culm.spark.runtime.output.FORMAT",
     "native core": "culm.native._INTERFACE",
 }
 # How constants are called that say the version of something; a line may assign a tuple.

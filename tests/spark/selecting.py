@@ -10,11 +10,11 @@ from culm.ranges import Range
 from culm.spark.batches import pack
 from culm.spark.plan.given import REQUESTS, Given
 from culm.spark.select import items as select_items
+from culm.spark.select import job as select_job
 from culm.spark.select import pieces as select_pieces
-from culm.spark.select import steps as select_steps
 from culm.spark.select.items import Item, chosen
+from culm.spark.select.job import Selecting
 from culm.spark.select.pieces import Gap, Missing, merged
-from culm.spark.select.steps import Selecting
 from culm.store import SQLiteStore, State
 from tests.spark import local
 
@@ -29,7 +29,7 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_items, select_pieces, select_steps)
+MODULES = (pack, select_items, select_pieces, select_job)
 """Those that hold the size of a block."""
 
 Numbers = dict[tuple[str, bytes, int], set[int]]

@@ -11,9 +11,8 @@ import pytest
 
 import culm
 from culm.spark import run
-from culm.spark.runtime import provenance as module
-from culm.spark.runtime import shell
-from culm.spark.runtime.provenance import other_version, provenance
+from culm.spark.runtime import output, shell
+from culm.spark.runtime.output import other_version, provenance
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.Monk
     entries.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
     run([str(entries)], tmp_path / "out", signatures="heads")
     made = json.loads((tmp_path / "out" / "summary.json").read_text())["made"]
-    assert ("verify", culm.__version__, module.FORMAT) == (made["command"], made["version"], made["format"])
+    assert ("verify", culm.__version__, output.FORMAT) == (made["command"], made["version"], made["format"])
     assert made["mode"] == {"signatures": "heads", "forks": False, "state": None}
     data = entries.read_bytes()
     (given,) = made["inputs"]
@@ -49,7 +48,7 @@ def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_large_inputs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of large files and of folders names, sizes and times are digested, which change when a file does."""
-    monkeypatch.setattr(module, "_FILE_BYTES", 3)
+    monkeypatch.setattr(output, "_FILE_BYTES", 3)
     (tmp_path / "folder").mkdir()
     large = tmp_path / "folder" / "large"
     large.write_bytes(b"four")

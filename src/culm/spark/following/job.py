@@ -21,7 +21,7 @@ from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tabl
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.provenance import ended, provenance, stating
+from culm.spark.runtime.output import ended, provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here

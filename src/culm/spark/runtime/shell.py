@@ -25,7 +25,7 @@ from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.provenance import ended, provenance, stating
+from culm.spark.runtime.output import ended, provenance, stating
 from culm.spark.runtime.session import is_running, running, silent
 from culm.spark.storage import Location
 
@@ -75,7 +75,7 @@ def job(
 ) -> Iterator[Job]:
     """One run of a job, whose results take the place of ``output`` at the end of the block, unless that raises.
 
-    ``command``, ``reads`` and ``mode`` are stated with the results (``provenance``).
+    ``command``, ``reads`` and ``mode`` are stated with the results (``output.provenance``).
     ``ConfigError`` if the output cannot be written, or if replacing it would delete one of the paths in ``reads``.
     """
     started, places = time.monotonic(), list(reads)

@@ -213,16 +213,6 @@ class Pack:
     def _digest(self, at: int) -> bytes:
         return self.data[at : at + DIGEST_BYTES].tobytes()
 
-    def links_of(self, row: int) -> list[tuple[int, bytes]]:
-        """The numbers that an entry links to, and the digests it expects there; the backlink first."""
-        fields = self.fields
-        links = []
-        if fields.backlink[row] >= 0:
-            links.append((int(self.seq[row]) - 1, self._digest(fields.backlink[row])))
-        if fields.lipmaalink[row] >= 0:
-            links.append((int(fields.target[row]), self._digest(fields.lipmaalink[row])))
-        return links
-
 
 def distinct(packs: Sequence[Pack]) -> Pack:
     """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record."""

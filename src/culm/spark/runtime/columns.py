@@ -81,8 +81,7 @@ class Batch(NamedTuple):
 
 def names(table: type[Row]) -> tuple[str, ...]:
     """The names of a table's columns, in order."""
-    found: tuple[str, ...] = cast("Any", table)._fields
-    return found
+    return cast("tuple[str, ...]", cast("Any", table)._fields)
 
 
 @cache

@@ -191,9 +191,8 @@ class Table(Generic[R]):
 
     def kept(self, at: Path | None = None) -> Table[R]:
         """The rows, made once; ``at`` names a new folder if they are to stay as Parquet files."""
-        places: Mapping[type[Row], Path] = {} if at is None else {self.table: at}
-        (made,) = self.keep(partial(_as_they_are, self.table), self.table, at=places, columnar=True)
-        return made
+        places = NOWHERE if at is None else {self.table: at}
+        return self.made(partial(_as_they_are, self.table), [self.table], places)[0]
 
     def count(self) -> int:
         """How many rows a kept table has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
@@ -43,9 +43,8 @@ class SparkTable(Table[R]):
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> SparkTable[R]:
         given = self._given()
         apart = given.repartition(*by) if tasks is None else given.repartition(tasks, *by)
-        names = [name.removeprefix("-") for name in order]
-        ascending = [True] * len(by) + [not name.startswith("-") for name in order]
-        return self._of(apart.sortWithinPartitions(*by, *names, ascending=ascending))
+        keys = [functions.desc(name[1:]) if name.startswith("-") else functions.asc(name) for name in (*by, *order)]
+        return self._of(apart.sortWithinPartitions(*keys))
 
     def _of(self, frame: DataFrame) -> SparkTable[R]:
         return SparkTable(self._engine, self.table, frame)
@@ -104,10 +103,6 @@ class SparkTable(Table[R]):
         return self._place is not None and not self.count()
 
 
-def _numbered(_: int, work: Read, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
-    return work(found)
-
-
 def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
     """Columns of these SQL types; one that is neither there nor given is null. ``given``: see ``Table.select``."""
     there = {name: name for name in frame.columns}
@@ -149,7 +144,8 @@ class OnSpark(Engine):
         """What some work in the tasks makes of a DataFrame, made once."""
         if self._work is None:
             return self._kept_by_spark(frame, work, into)
-        places = {table: at.get(table) or self._place(table) for table in into}
+        self._work.mkdir(exist_ok=True)
+        places = {table: at.get(table) or self._work / f"{table.__name__.lower()}-{next(_numbers)}" for table in into}
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
@@ -159,7 +155,7 @@ class OnSpark(Engine):
         Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even
         if other files are there by now. So no two kept tables have equal plans: the work carries a number of its own.
         """
-        work = partial(_numbered, next(_numbers), work)
+        work = partial(lambda _, work, found: work(found), next(_numbers), work)
 
         def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             kinds = {table: pa.struct(list(schema(table))) for table in into}
@@ -175,22 +171,15 @@ class OnSpark(Engine):
         tables = ((table, made.where(f"t{at} IS NOT NULL").select(f"t{at}.*")) for at, table in enumerate(into))
         return [SparkTable(self, table, of_table) for table, of_table in tables]
 
-    def _place(self, table: type[Row]) -> Path:
-        assert self._work is not None  # noqa: S101 - the caller has looked
-        self._work.mkdir(exist_ok=True)
-        return self._work / f"{table.__name__.lower()}-{next(_numbers)}"
-
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
         # With a schema Spark opens no file to find the columns.
         return SparkTable(self, table, self.spark.read.schema(ddl(table)).parquet(place_of(folder)), folder)
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
-        def one(value: int, folder: Path) -> DataFrame:
-            return self.stored(folder, table).frame.withColumn(number, functions.lit(value).cast("BIGINT"))
-
-        if not folders:
-            return SparkTable(self, table, self.spark.createDataFrame([], ddl(table)))
-        return SparkTable(self, table, reduce(DataFrame.unionByName, (one(*folder) for folder in folders)))
+        places = ((self.stored(folder, table).frame, functions.lit(value).cast("BIGINT")) for value, folder in folders)
+        frames = [frame.withColumn(number, value) for frame, value in places]
+        none = self.spark.createDataFrame([], ddl(table))
+        return SparkTable(self, table, reduce(DataFrame.unionByName, frames) if frames else none)
 
     def shelf(self, name: str) -> Path | None:
         return None if self._work is None else self._work / name

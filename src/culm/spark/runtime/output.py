@@ -64,7 +64,7 @@ def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: st
         def flush(table: type[Row]) -> None:
             """Write what waits to become a row group. The first one makes the file."""
             if table not in writers:
-                writer = _writer(new_file(folders[table]), schema(table), facts)
+                writer = _writer(folders[table], schema(table), facts)
                 writers[table] = files.enter_context(writer)
             writers[table].write_table(pa.Table.from_batches(waiting[table]))
             waiting[table], sizes[table] = [], 0
@@ -137,27 +137,23 @@ def count_rows(folder: Path) -> int:
 def write_table(table: pa.Table, folder: Path) -> None:
     """Write a table of Arrow as a Parquet table into a new folder."""
     folder.mkdir(parents=True)
-    with _writer(new_file(folder), table.schema) as writer:
+    with _writer(folder, table.schema) as writer:
         writer.write_table(table)
 
 
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
     if not any(folder.glob("*.parquet")):
-        _writer(new_file(folder), schema(table), _stated.get()).close()
+        _writer(folder, schema(table), _stated.get()).close()
 
 
-def new_file(folder: Path) -> Path:
-    """A path in a folder that no other task uses, by a random name."""
-    return folder / f"part-{secrets.token_hex(8)}.parquet"
-
-
-def _writer(path: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
+def _writer(folder: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
+    """Of a new file in a folder, by a random name that no other task uses."""
     few = ("author", "log_id", "copies")  # values that repeat
     # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
     hashes = [name for name in columns.names if name.endswith("_hash")]
     return parquet.ParquetWriter(
-        path,
+        folder / f"part-{secrets.token_hex(8)}.parquet",
         columns.with_metadata({"culm": facts} if facts else columns.metadata),
         use_dictionary=[field.name for field in columns if str(field.type) == "string" or field.name in few],
         compression={name: "none" if name in hashes else "snappy" for name in columns.names},

@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
@@ -25,7 +24,6 @@ from culm.spark.select.pieces import NOT_HELD, batch_of, gaps_of, numbers_of, un
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 
 Key = tuple[bytes, int, int, int]  # author, log, block and share
-Wants = npt.NDArray[np.uint8]
 
 
 class Item(NamedTuple):
@@ -105,11 +103,9 @@ class _Block:
 
     def __init__(self, block: int, rows: pa.RecordBatch, *, encoded: bool) -> None:
         self._base = np.uint64(block << BLOCK_BITS)
-        has_entries = not rows.column("requester")[0].is_valid
-        kinds = schema(Item)
-        self._entries = pa.RecordBatch.from_pylist([], schema=kinds)
-        if has_entries:
-            self._entries = pa.ipc.read_record_batch(rows.column("data")[0].as_buffer(), kinds)
+        self._entries = pa.RecordBatch.from_pylist([], schema=schema(Item))
+        if not rows.column("requester")[0].is_valid:  # the block has entries
+            self._entries = pa.ipc.read_record_batch(rows.column("data")[0].as_buffer(), schema(Item))
         if not encoded:
             self._entries = self._entries.drop_columns("encoded")
         seq, self._size = (np.asarray(self._entries.column(name).cast(pa.uint64())) for name in ("seqnum", "size"))

@@ -151,18 +151,14 @@ class _Cut:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
-        self._start, self._last = numbers_of(batch.column("start")), numbers_of(batch.column("last"))
-        self._head, self._tail = numbers_of(batch.column("head")), numbers_of(batch.column("tail"))
-        self._newest, self._low = numbers_of(batch.column("newest")), numbers_of(batch.column("low"))
+        numbers = (numbers_of(batch.column(name)) for name in ("start", "last", "head", "tail", "newest", "low"))
+        self._start, self._last, self._head, self._tail, self._newest, self._low = numbers
         self._kind = np.asarray(batch.column("kind")).astype(np.int64)
-        self._sparse, self._open = self._has(SPARSE), self._has(OPEN | PART)
+        flags = ((self._kind & bits) != 0 for bits in (SPARSE, OPEN | PART, METADATA))
+        self._sparse, self._open, self._metadata = flags
         self._first = self._low <= self._start  # what no single block decides is said once
         self._reached = self._newest >= self._start
         self._gaps: list[Batch] = []
-
-    def _has(self, bits: int) -> Flags:
-        found: Flags = (self._kind & bits) != 0
-        return found
 
     def pieces(self) -> Iterator[Batch]:
         spans = [self._dense(), self._paths(), *self._certificates()]
@@ -207,7 +203,7 @@ class _Cut:
 
     def _certificates(self) -> Iterator[Spans]:
         """The certificates of the items: the path below the start, and the one above the end of closed ranges."""
-        wanted = self._first & self._has(METADATA) & self._reached
+        wanted = self._first & self._metadata & self._reached
         rows = wanted.nonzero()[0]
         row, seq = _steps(rows, self._start[rows], np.ones(len(rows), np.uint64))
         yield _certificates(row, seq, (seq > self._head[row]) & (seq < self._start[row]))

@@ -191,7 +191,7 @@ class Table(Generic[R]):
 
     def kept(self, at: Path | None = None) -> Table[R]:
         """The rows, made once; ``at`` names a new folder if they are to stay as Parquet files."""
-        places = NOWHERE if at is None else {self.table: at}
+        places: Mapping[type[Row], Path] = {} if at is None else {self.table: at}
         return self.made(partial(_as_they_are, self.table), [self.table], places)[0]
 
     def count(self) -> int:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -224,17 +224,15 @@ def running(master: str, say: Callable[[str], None], config: Mapping[str, str] |
 
     ``ConfigError`` if Java or the master is missing. ``CulmError`` with one line for every error of Spark's.
     """
-    with one_line_failures():
-        active = SparkSession.getActiveSession()
-        if active is None:
+    with one_line_failures(), ExitStack() as at_end:
+        found = SparkSession.getActiveSession()
+        if found is None:
             say(f"starting Spark ({master})")
-        found = active or session(master, config=config)
-        try:
-            with _watched(found, say if hasattr(say, "tasks") else None):
-                yield found
-        finally:
-            if active is None:
-                found.stop()
+            found = session(master, config=config)
+            at_end.callback(found.stop)
+        if hasattr(say, "tasks"):
+            _watch(found, cast("Watcher", say), at_end)
+        yield found
 
 
 def silent(_line: str) -> None:
@@ -265,23 +263,19 @@ def first_cause(text: str) -> str:
 # -- progress -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _watched(spark: SparkSession, watcher: Watcher | None) -> Iterator[None]:
-    """Keep the watcher informed during this block; with None do nothing."""
-    with ExitStack() as at_end:
-        if watcher is not None:
-            at_end.callback(watcher.tasks, 0, 0)
-            if type(spark).__module__.startswith("pyspark.sql.connect"):
-                handler: Any = partial(_tell, watcher, "num_completed_tasks", "num_tasks")
-                spark.registerProgressHandler(handler)
-                at_end.callback(spark.removeProgressHandler, handler)
-            else:
-                over = threading.Event()
-                thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
-                thread.start()
-                at_end.callback(thread.join)
-                at_end.callback(over.set)  # the last one is called first
-        yield
+def _watch(spark: SparkSession, watcher: Watcher, at_end: ExitStack) -> None:
+    """Keep the watcher informed until ``at_end``."""
+    at_end.callback(watcher.tasks, 0, 0)
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        handler: Any = partial(_tell, watcher, "num_completed_tasks", "num_tasks")
+        spark.registerProgressHandler(handler)
+        at_end.callback(spark.removeProgressHandler, handler)
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
+    thread.start()
+    at_end.callback(thread.join)
+    at_end.callback(over.set)  # the last one is called first
 
 
 def _look(spark: SparkSession, watcher: Watcher, over: threading.Event) -> None:

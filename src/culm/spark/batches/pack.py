@@ -116,12 +116,8 @@ class Pack:
     def parts(self) -> list[bytes | memoryview]:
         """The pack as bytes, in pieces that follow each other."""
         length = (self.end - self.start).astype("<u2")
-        columns = (getattr(self, name).astype(np.dtype(kind).base) for name, kind in _COLUMNS.items())
-        return [
-            _HEAD.pack(len(self), _FORM),
-            *(column.tobytes() for column in (length, *columns)),
-            _bytes_of(self).data,
-        ]
+        columns = [getattr(self, name).astype(np.dtype(kind).base).tobytes() for name, kind in _COLUMNS.items()]
+        return [_HEAD.pack(len(self), _FORM), length.tobytes(), *columns, _bytes_of(self).data]
 
     @classmethod
     def decode(cls, packed: bytes) -> Pack:

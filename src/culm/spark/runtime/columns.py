@@ -191,13 +191,13 @@ def batched(made: Iterable[Row], tables: Iterable[type[Row]]) -> Iterator[Batch]
     pages: dict[type[Row], list[Row]] = {table: [] for table in tables}
     sizes = dict.fromkeys(pages, 0)
     for item in made:
-        table = item.table if isinstance(item, Batch) else type(item)
-        if table not in pages:
-            continue
         if isinstance(item, Batch):
-            yield item
+            if item.table in pages:
+                yield item
             continue
-        page = pages[table]
+        table = type(item)
+        if (page := pages.get(table)) is None:
+            continue
         page.append(item)
         sizes[table] += sum(len(cell) for cell in item if type(cell) is bytes)
         if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:

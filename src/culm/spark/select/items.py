@@ -72,7 +72,7 @@ _WANTS_BITS = 3  # METADATA, PAYLOAD and CERTIFICATE
 
 
 def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch]:
-    """Batches of ``Together``, sorted by block, share and requester, to batches of ``Item``.
+    """Batches of ``Piece``, sorted by block, share and requester, to batches of ``Item``.
 
     Numbers that a piece denotes and that no entry has become batches of ``Gap``. ``encoded``: with the entries' bytes.
     """

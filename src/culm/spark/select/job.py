@@ -67,22 +67,6 @@ Whole = combined("Whole", __name__, SegmentRow, Wanted)
 """A segment with its entries and its outcome, and how many numbers the block's pieces have."""
 
 
-class Together(NamedTuple):
-    """A piece (``culm.spark.select.pieces.Piece``); or a block's verified entries, as a batch of ``Item``.
-
-    A row of entries has no ``requester``. ``share`` is the number of the task among those that share in the block.
-    """
-
-    author: bytes
-    log: int
-    block: int
-    share: int
-    data: bytes
-    requester: str | None = None
-    least: int | None = None
-    limit: int | None = None
-
-
 class Selecting:
     """A selection on its way, on either engine. ``verification`` must keep the entries."""
 
@@ -95,11 +79,11 @@ class Selecting:
         requested = self.asked.join(covered, LOG, pieces.Request, outer=True, overlap=overlap)
         self._pieces, self._gaps = requested.keep(pieces.cut, pieces.Piece, pieces.Gap, columnar=True)
 
-    def together(self) -> Table[Together]:
+    def together(self) -> Table[pieces.Piece]:
         """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
         wanted = self._pieces.total(BLOCK, Wanted).kept()
-        entries = self._segments.join(wanted, BLOCK, Whole).map(partial(held, most=_SHARE_PAIRS), Together)
-        shared = self._pieces.dealt(wanted, BLOCK, "requester", Together, "pairs", _SHARE_PAIRS)
+        entries = self._segments.join(wanted, BLOCK, Whole).map(partial(held, most=_SHARE_PAIRS), pieces.Piece)
+        shared = self._pieces.dealt(wanted, BLOCK, "requester", pieces.Piece, "pairs", _SHARE_PAIRS)
         return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
 
     def missing(self, inside: Table[pieces.Gap]) -> Table[pieces.Gap]:
@@ -118,7 +102,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[pieces.BlockRow]:
             yield pieces.BlockRow(row.author, row.log, low, low, to_sql(newest))
 
 
-def held(rows: Iterable[Any], most: int) -> Iterator[Together]:
+def held(rows: Iterable[Any], most: int) -> Iterator[pieces.Piece]:
     """The verified entries of each block (``Whole``): a copy for each share. ``most``: pairs for one task."""
     for row in rows:
         segment = judged(row)
@@ -129,7 +113,7 @@ def held(rows: Iterable[Any], most: int) -> Iterator[Together]:
             given = {"encoded": encoded, "payload_state": "payload", "payload": None}
             data = fitted(segment.table(verified), Item, given).serialize().to_pybytes()
             for share in range(-(-row.pairs // most)):
-                yield Together(row.author, row.log, row.block, share, data)
+                yield pieces.Piece(row.author, row.log, row.block, share, data)
 
 
 class Selection(NamedTuple):

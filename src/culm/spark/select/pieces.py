@@ -68,19 +68,21 @@ def covering(rows: Iterable[BlockRow]) -> Iterator[BlockRow]:
 
 
 class Piece(NamedTuple):
-    """What is wanted of a block: ``data`` has a u32 for each span of numbers (``packed``).
+    """What is wanted of a block; or, without a ``requester``, the block's verified entries.
 
-    ``pairs`` is how many numbers the piece has.
+    ``data`` has a u32 for each span of numbers (``packed``), or is a batch of ``Item``. ``pairs`` is how many numbers
+    the piece has, ``share`` the number of the task among those that share in the block.
     """
 
     author: bytes
     log: int
-    requester: str
-    least: int
-    limit: int
     block: int
+    share: int | None
     data: bytes
-    pairs: int
+    requester: str | None = None
+    least: int | None = None
+    limit: int | None = None
+    pairs: int | None = None
 
 
 class Gap(NamedTuple):

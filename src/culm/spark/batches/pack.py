@@ -187,9 +187,7 @@ class Pack:
 
     def known_payload(self) -> npt.NDArray[np.int8]:
         """What is known of each entry's payload, as ranks, after the payload frames were compared with the entries."""
-        ranks, fields = self.payload, self.fields
-        if self.frames:
-            ranks = ranks.copy()
+        ranks, fields = self.payload.copy(), self.fields
         numbers = {frame.seq for frame in self.frames.values()}
         entries = {seq: [row for row in self.rows_of(seq) if self.is_entry[row]] for seq in numbers}
         for frame in self.frames.values():

@@ -160,10 +160,8 @@ def fitted(found: A, into: type[Row], given: Mapping[str, Any] = MappingProxyTyp
     columns = []
     for field in schema(into):
         source = given.get(field.name, field.name if field.name in found.schema.names else None)
-        if isinstance(source, str):
-            columns.append(found.column(source))
-        else:
-            columns.append(pa.array(source if np.iterable(source) else [source] * len(found), field.type))
+        values = source if np.iterable(source) else [source] * len(found)
+        columns.append(found.column(source) if isinstance(source, str) else pa.array(values, field.type))
     return type(found).from_arrays(columns, schema=schema(into))
 
 

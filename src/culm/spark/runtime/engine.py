@@ -42,11 +42,13 @@ Step = Callable[[Iterator[Any]], Iterable[Row]]
 Read = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 Mask = npt.NDArray[np.bool_]
 Chosen = Callable[[pa.Table], Mask]
+By = tuple[Sequence[str], Chosen]
 Overlap = tuple[str, str, str, str] | None
 
 To = TypeVar("To", bound="Row")
 
-NOWHERE: Mapping[type[Row], Path] = {}
+Places = Mapping[type[Row], Path]
+NOWHERE: Places = {}
 
 
 class Table(Generic[R]):
@@ -66,9 +68,7 @@ class Table(Generic[R]):
         """
         return self.mapped(step if columnar else partial(_by_rows, step, self.table), into)
 
-    def keep(
-        self, step: Step, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE, columnar: bool = False
-    ) -> Sequence[Table[Any]]:
+    def keep(self, step: Step, *into: type[Row], at: Places = NOWHERE, columnar: bool = False) -> Sequence[Table[Any]]:
         """The tables that a step makes of the rows, made once, in the order of ``into``.
 
         ``at`` names new folders for those that are to stay as Parquet files.
@@ -79,7 +79,7 @@ class Table(Generic[R]):
         """``map`` for a step that takes Arrow batches."""
         return Table(into, lambda: batches(into, work(iter(self._make()))))
 
-    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[Table[Any]]:
+    def made(self, work: Read, into: Sequence[type[Row]], at: Places) -> Sequence[Table[Any]]:
         """``keep`` for such a step."""
         return _kept(work(iter(self._make())), into, at)
 
@@ -118,9 +118,8 @@ class Table(Generic[R]):
         others = cache(lambda: other.whole().select([*on]))
 
         def chosen(found: pa.Table) -> Mask:
-            mask = np.zeros(len(found), np.bool_)
-            mask[np.asarray(_numbered(found).join(others(), [*on], join_type=f"left {kind}").column("#"))] = True
-            return mask
+            met = _numbered(found).join(others(), [*on], join_type=f"left {kind}")
+            return np.isin(np.arange(len(found)), met.column("#"))
 
         return self._filtered(on, chosen)
 
@@ -191,7 +190,7 @@ class Table(Generic[R]):
 
     def kept(self, at: Path | None = None) -> Table[R]:
         """The rows, made once; ``at`` names a new folder if they are to stay as Parquet files."""
-        places: Mapping[type[Row], Path] = {} if at is None else {self.table: at}
+        places: Places = {} if at is None else {self.table: at}
         return self.made(partial(_as_they_are, self.table), [self.table], places)[0]
 
     def count(self) -> int:
@@ -206,9 +205,7 @@ class _Files(Table[R]):
     columns by which rows are chosen are read first, and the others only of those row groups that have a chosen row.
     """
 
-    def __init__(
-        self, table: type[R], files: Sequence[dataset.ParquetFileFragment], *by: tuple[Sequence[str], Chosen]
-    ) -> None:
+    def __init__(self, table: type[R], files: Sequence[dataset.ParquetFileFragment], *by: By) -> None:
         super().__init__(table, self._read)
         self._files, self._by = files, by
 
@@ -227,9 +224,7 @@ class _Files(Table[R]):
 class Engine:
     """Makes tables, of inputs and of folders."""
 
-    def read(
-        self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
-    ) -> Sequence[Table[Any]]:
+    def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Sequence[Table[Any]]:
         """``Table.keep`` for the rows of some inputs, which come as batches (``reading.found.EntryRow``)."""
         return _kept(step(chain.from_iterable(map(split_batches, splits))), into, at)
 
@@ -283,7 +278,7 @@ def _key(column: str) -> tuple[str, str]:
     return column.removeprefix("-"), "descending" if column.startswith("-") else "ascending"
 
 
-def _kept(made: Iterable[Row], into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> list[Table[Any]]:
+def _kept(made: Iterable[Row], into: Sequence[type[Row]], at: Places) -> list[Table[Any]]:
     """The tables of what a step made: in memory, or in folders from which they are read when they are asked for."""
     found: dict[type[Row], list[pa.RecordBatch]] = {table: [] for table in into}
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Places, Read, Table, To
 from culm.spark.runtime.output import place_of, read_batches, write_by_workers
 
 _numbers = count()  # Of tables that Spark keeps.
@@ -34,7 +34,7 @@ class SparkTable(Table[R]):
     def mapped(self, work: Read, into: type[To]) -> SparkTable[To]:
         return self._engine.made(self._given(), work, into)
 
-    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[SparkTable[Any]]:
+    def made(self, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         return self._engine.kept(self._given(), work, into, at)
 
     def _given(self) -> DataFrame:
@@ -87,8 +87,8 @@ class SparkTable(Table[R]):
         return self._of(self.frame.where(f"{column} IS NOT NULL"))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
-        ways = {True: functions.desc_nulls_last, False: functions.asc_nulls_last}
-        keys = [ways[name.startswith("-")](name.removeprefix("-")) for name in order]
+        desc, asc = functions.desc_nulls_last, functions.asc_nulls_last
+        keys = [desc(name[1:]) if name.startswith("-") else asc(name) for name in order]
         found = self.frame.orderBy(*keys) if keys else self.frame
         return list(rows(into, found.select(*names(into)).limit(most).toArrow().to_batches()))
 
@@ -101,6 +101,9 @@ class SparkTable(Table[R]):
     @property
     def is_empty(self) -> bool:
         return self._place is not None and not self.count()
+
+
+Tables = Sequence[SparkTable[Any]]
 
 
 def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
@@ -128,9 +131,7 @@ class OnSpark(Engine):
         self.spark = spark
         self._work = work
 
-    def read(
-        self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
-    ) -> Sequence[SparkTable[Any]]:
+    def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Tables:
         read = reading(splits)
         return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
 
@@ -138,9 +139,7 @@ class OnSpark(Engine):
         """What some work in the tasks makes of a DataFrame, when it is asked for."""
         return SparkTable(self, into, frame.mapInArrow(lambda found: batches(into, work(found)), ddl(into)))
 
-    def kept(
-        self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
-    ) -> Sequence[SparkTable[Any]]:
+    def kept(self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         """What some work in the tasks makes of a DataFrame, made once."""
         if self._work is None:
             return self._kept_by_spark(frame, work, into)
@@ -149,7 +148,7 @@ class OnSpark(Engine):
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
-    def _kept_by_spark(self, frame: DataFrame, work: Read, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
+    def _kept_by_spark(self, frame: DataFrame, work: Read, into: Sequence[type[Row]]) -> Tables:
         """The same without a folder. The tables are columns side by side, so that the work is done once.
 
         Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even

@@ -13,7 +13,6 @@ of each Parquet file, as ``culm``, since files are copied without their folder.
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import shutil
@@ -64,8 +63,7 @@ def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: st
         def flush(table: type[Row]) -> None:
             """Write what waits to become a row group. The first one makes the file."""
             if table not in writers:
-                writer = _writer(folders[table], schema(table), facts)
-                writers[table] = files.enter_context(writer)
+                writers[table] = files.enter_context(_writer(folders[table], schema(table), facts))
             writers[table].write_table(pa.Table.from_batches(waiting[table]))
             waiting[table], sizes[table] = [], 0
 
@@ -174,7 +172,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def provenance(command: str, inputs: Iterable[str | os.PathLike[str]], mode: Mapping[str, object]) -> dict[str, Any]:
+def provenance(command: str, inputs: Iterable[str | Path], mode: Mapping[str, object]) -> dict[str, Any]:
     """How a job that begins now makes its results, found without reading more than some megabytes of its inputs.
 
     ``mode`` has what decides about the results, such as which signatures are checked. Of each input, as it is now,
@@ -215,7 +213,7 @@ def other_version(said: Mapping[str, object]) -> str | None:
     return f"the results were made by {whose}; this is version {culm.__version__}"
 
 
-def _looked_at(places: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, Any]]:
+def _looked_at(places: Iterable[str | Path]) -> Iterator[dict[str, Any]]:
     left = _ALL_BYTES
     for place in located(places):
         try:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.batches.fields import Flags, Offsets
+from culm.spark.batches.fields import Offsets
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Unsigned, schema
 from culm.spark.select.pieces import NOT_HELD, batch_of, gaps_of, numbers_of, unpacked
@@ -136,7 +136,9 @@ class _Block:
         if not there.all():
             yield self._gaps(pieces, piece[~there], offset[~there])
         piece, rows, wants = piece[there], rows[there], wants[there]
-        wants[~self._fits(pieces, piece, rows)] &= ~PAYLOAD
+        least, limit = (numbers_of(pieces.column(name))[piece] for name in ("least", "limit"))
+        size = self._size[rows]
+        wants[(size < least) | ((limit > 0) & (size >= limit))] &= ~PAYLOAD  # payloads of other sizes
         some, requesters = wants != 0, pieces.column("requester")
         named = pa.concat_arrays([self._requester, requesters]).dictionary_encode()  # in this order, as they are sorted
         who = np.asarray(named.indices)[len(self._requester) :].astype(np.int64)[piece]
@@ -153,13 +155,6 @@ class _Block:
         ends = np.append(begins[1:], len(offset)) - 1
         first, last = (offset[at].astype(np.uint64) + self._base for at in (begins, ends))
         return gaps_of(pieces, piece[begins], first, last, NOT_HELD)
-
-    def _fits(self, pieces: pa.RecordBatch, piece: Offsets, rows: Offsets) -> Flags:
-        """Whether the entries' payloads are of the sizes that the pieces ask for."""
-        least, limit = (numbers_of(pieces.column(name))[piece] for name in ("least", "limit"))
-        size = self._size[rows]
-        fits: Flags = (least <= size) & ((limit == 0) | (size < limit))
-        return fits
 
     def _items(self, requesters: pa.Array, pairs: Offsets) -> Iterator[Batch]:
         if not len(pairs):

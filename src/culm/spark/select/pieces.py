@@ -143,9 +143,8 @@ def gaps_of(source: pa.RecordBatch, row: Offsets, first: Numbers, last: Numbers,
 
 def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
     """Batches of ``Request`` to pieces and gaps."""
-    for batch in batches:
-        if len(batch):
-            yield from _Cut(batch).pieces()
+    for batch in filter(len, batches):
+        yield from _Cut(batch).pieces()
 
 
 class _Cut:

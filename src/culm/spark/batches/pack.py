@@ -61,11 +61,6 @@ class Signature(IntEnum):
     NONE = 4  # the frame of a payload
 
 
-def block_of(seq: int) -> int:
-    """The block that a sequence number is in."""
-    return seq >> BLOCK_BITS
-
-
 @dataclass(eq=False)
 class Pack:
     """n records: their bytes, where each begins and ends in them, and what is known of each.

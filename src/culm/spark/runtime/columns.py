@@ -104,8 +104,7 @@ def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
     columns: dict[str, Any] = {}
     for table in reversed(tables):
         columns = get_type_hints(table, include_extras=True) | columns
-    make: Any = NamedTuple
-    found: type[Row] = make(name, list(columns.items()))
+    found: type[Row] = cast("Any", NamedTuple)(name, list(columns.items()))
     found.__module__ = module
     return found
 

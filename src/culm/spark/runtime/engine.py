@@ -250,9 +250,8 @@ class Engine:
         """A folder where workers may leave the bytes of their rows (``batches.slices``); None if there is none."""
         return None
 
-    def free(self, name: str) -> None:  # noqa: ARG002 - for engines with workers
+    def free(self, name: str) -> None:
         """Remove what lies on a shelf, and the tables that have its name."""
-        return
 
 
 def _by_rows(step: Step, table: type[Row], found: Iterator[pa.RecordBatch]) -> Iterable[Row]:

@@ -53,8 +53,7 @@ class SparkTable(Table[R]):
         self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
     ) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
-        how = "left" if outer else "inner"
-        joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), how)
+        joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), "left" if outer else "inner")
         if overlap is not None:
             first, last, low, high = overlap
             joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")

@@ -109,8 +109,7 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
 
     Takes about ten seconds. ``ConfigError`` if Java is missing or the master cannot be reached.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
+    if (active := SparkSession.getActiveSession()) is not None:
         return active
     check_reachable(master)
     builder: SparkSession.Builder = SparkSession.builder

@@ -113,8 +113,7 @@ class Job:
 
     def say_reading(self, splits: list[Split]) -> None:
         """Say that the inputs are read now."""
-        count = len(splits)
-        self.say(f"reading the inputs ({count} {'task' if count == 1 else 'tasks'}), checking signatures")
+        self.say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'}), checking signatures")
 
     def done(self, result: S) -> S:
         """Write the summary, with the time that the job took."""

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
-from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
+from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import HELD
 from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given, read_rows
@@ -98,7 +98,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[pieces.BlockRow]:
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
-            low = to_sql(block_of(newest) << BLOCK_BITS)
+            low = to_sql(newest >> BLOCK_BITS << BLOCK_BITS)
             yield pieces.BlockRow(row.author, row.log, low, low, to_sql(newest))
 
 
@@ -181,6 +181,7 @@ class SelectSummary(Result):
     lacking: int = 0
 
 
+_OF_RANGES = ("count(DISTINCT requester) AS requesters", f"count_if(kind & {PART} = 0) AS ranges")
 _OF_ITEMS = (
     "count(*) AS items",
     "count_if(certificate) AS certificates",
@@ -237,9 +238,7 @@ def run_select(
         run.say("writing what is missing")
         (missing,) = selected.missing(gaps).keep(pieces.merged, pieces.Missing, at={pieces.Missing: folder / "missing"})
         counts = {
-            **_counted(
-                selected.asked, "count(DISTINCT requester) AS requesters", f"count_if(kind & {PART} = 0) AS ranges"
-            ),
+            **_counted(selected.asked, *_OF_RANGES),
             **_counted(items, *_OF_ITEMS),
             "rejects": selected.refused.count(),
             **_counted(missing, *_OF_MISSING),

@@ -86,8 +86,7 @@ class SparkTable(Table[R]):
         return self._of(self.frame.where(f"{column} IS NOT NULL"))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
-        desc, asc = functions.desc_nulls_last, functions.asc_nulls_last
-        keys = [desc(name[1:]) if name.startswith("-") else asc(name) for name in order]
+        keys = [functions.desc_nulls_last(one[1:]) if one[0] == "-" else functions.asc_nulls_last(one) for one in order]
         found = self.frame.orderBy(*keys) if keys else self.frame
         return list(rows(into, found.select(*names(into)).limit(most).toArrow().to_batches()))
 

@@ -177,4 +177,5 @@ def _once(pairs: Offsets) -> Offsets:
     pairs = np.sort(pairs)
     firsts = np.diff(pairs >> _WANTS_BITS, prepend=-1).nonzero()[0]
     wants = np.bitwise_or.reduceat(pairs & ((1 << _WANTS_BITS) - 1), firsts)
-    return np.bitwise_or(pairs[firsts] >> _WANTS_BITS << _WANTS_BITS, wants)
+    once: Offsets = pairs[firsts] >> _WANTS_BITS << _WANTS_BITS | wants
+    return once

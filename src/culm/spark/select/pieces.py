@@ -155,8 +155,7 @@ class _Cut:
         numbers = (numbers_of(batch.column(name)) for name in ("start", "last", "head", "tail", "newest", "low"))
         self._start, self._last, self._head, self._tail, self._newest, self._low = numbers
         self._kind = np.asarray(batch.column("kind")).astype(np.int64)
-        flags = ((self._kind & bits) != 0 for bits in (SPARSE, OPEN | PART, METADATA))
-        self._sparse, self._open, self._metadata = flags
+        self._sparse, self._open, self._metadata = (self._kind & bits != 0 for bits in (SPARSE, OPEN | PART, METADATA))
         self._first = self._low <= self._start  # what no single block decides is said once
         self._reached = self._newest >= self._start
         self._gaps: list[Batch] = []

@@ -34,7 +34,7 @@ ROWS = {
 VERSION = re.compile(
     r"^(?:\w+, )?(_?(?:VERSION|FORMAT|MAGIC|INTERFACE|FIRST_LINE|ALPN|PROTOCOL|EXCHANGE))(?:: .*)? = ", re.MULTILINE
 )
-NO_VERSIONS = {"culm.spark.runtime.java._VERSION", "culm.node.settings.schema._PROTOCOL"}
+NO_VERSIONS = {"culm.spark.runtime.session._VERSION", "culm.node.settings.schema._PROTOCOL"}
 
 
 def shown(constant: str) -> str:

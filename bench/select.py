@@ -72,7 +72,7 @@ def measure(requests: DataFrame, found: Verification) -> tuple[float, float, int
     """Select, each item with the entry's bytes, which the workers count and drop."""
     from culm.spark.plan.given import REQUESTS, Given, given  # noqa: PLC0415
     from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of  # noqa: PLC0415
-    from culm.spark.select.steps import Selecting  # noqa: PLC0415
+    from culm.spark.select.job import Selecting  # noqa: PLC0415
 
     assert isinstance(found.engine, OnSpark)
     with measured() as cost:

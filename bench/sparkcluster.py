@@ -1,17 +1,21 @@
 """A standalone Spark cluster on this machine, for tests and benchmarks: a master and workers, each a process."""
 
+import atexit
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Self
 
-from culm.spark.runtime.java import java_home
+from culm.spark.runtime.session import java_home
 
 _LOOK_SECONDS = 0.1  # Between two looks at whether something has happened.
 _START_SECONDS = 120.0  # A busy machine may need so long for three Java processes; without a limit a test would hang.
@@ -48,9 +52,17 @@ def spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
 
+@cache
+def _java() -> Path:
+    """A ``JAVA_HOME`` with the Java that Culm finds, until this program ends."""
+    folder = Path(tempfile.mkdtemp(prefix="culm-java-"))
+    atexit.register(shutil.rmtree, folder)
+    return java_home(folder / "home")
+
+
 def spark_environment(**more: str) -> dict[str, str]:
     """The environment in which Spark's own scripts use this interpreter and the Java that Culm finds."""
-    home = {"JAVA_HOME": str(java_home()), "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
+    home = {"JAVA_HOME": str(_java()), "SPARK_HOME": str(spark_home()), "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, **home, **more}
 
 

@@ -79,17 +79,17 @@ TESTED_IN = {
     " simulation.results simulation.scenario simulation.sessions simulation.sweep cli.simulate",
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
-    "spark/runtime/test_engine": "spark.runtime.here spark.runtime.onspark",
+    "spark/runtime/test_engine": "spark.runtime.onspark",
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
     "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
     " spark.plan.split spark.plan.sweep",
-    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint spark.batches.records",
+    "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.numbers spark.report.page spark.report.stretches",
     "spark/test_select": "spark.reading.payload_places spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
-    " spark.select.places spark.select.requests spark.select.steps",
+    " spark.select.requests",
     "spark/following/test_query": "spark.following.delivery",
     "spark/source/test_peers": "spark.source.feed spark.source.spool",
     "spark/source/test_source": "spark.source.options spark.source.rows spark.source.writer",

@@ -21,7 +21,7 @@ from culm.spark.reading.found import EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece
 from culm.spark.reading.scan import scan
 from culm.spark.runtime.columns import batches, types
-from culm.spark.runtime.here import Here, HereTable, rows_of
+from culm.spark.runtime.engine import Engine, Table
 from culm.spark.select import requests
 from culm.spark.source.options import ENTRIES, Options
 from culm.spark.verification.authentic import Signatures
@@ -149,10 +149,10 @@ def _frame(entry: Entry, payload: bytes) -> EntryRow:
 def _verdicts(rows: list[EntryRow], signatures: Signatures) -> tuple[dict[bytes, str], int]:
     """What the pipeline says of each entry, by hash; and how many rows it could not read."""
     found = list(gather(batches(EntryRow, rows)))
-    verification = Verification(Here(), signatures)
-    verification.take(HereTable(PackRow, [row for row in found if isinstance(row, PackRow)]))
+    verification = Verification(Engine(), signatures)
+    verification.take(Table(PackRow, list(batches(PackRow, found)).copy))
     verification.settle()
-    table = list(rows_of(verification.judged().map(pronounced, Verdict)))
+    table = verification.judged().map(pronounced, Verdict).first(Verdict, len(rows))
     said = {row.entry_hash: row.reason if row.reason == "bad signature" else row.verdict for row in table}
     assert len(said) == len(table)
     return said, sum(isinstance(row, Reject) for row in found)

@@ -27,14 +27,14 @@ ROWS = {
     "`ws://`, `wss://`, both ways": "culm.node.network.webaccess.EXCHANGE",
     "record index in a folder": "culm.store.recordindex.manifest.VERSION",
     "state of a verification": "culm.spark.verification.state.FORMAT",
-    "results of Spark": "culm.spark.runtime.provenance.FORMAT",
+    "results of Spark": "culm.spark.runtime.output.FORMAT",
     "native core": "culm.native._INTERFACE",
 }
 # How constants are called that say the version of something; a line may assign a tuple.
 VERSION = re.compile(
     r"^(?:\w+, )?(_?(?:VERSION|FORMAT|MAGIC|INTERFACE|FIRST_LINE|ALPN|PROTOCOL|EXCHANGE))(?:: .*)? = ", re.MULTILINE
 )
-NO_VERSIONS = {"culm.spark.runtime.java._VERSION", "culm.node.settings.schema._PROTOCOL"}
+NO_VERSIONS = {"culm.spark.runtime.session._VERSION", "culm.node.settings.schema._PROTOCOL"}
 
 
 def shown(constant: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from culm.spark.reading.found import EntryRow
-from culm.spark.runtime.columns import batch_of
-from culm.spark.runtime.here import Here, HereTable, rows_of
+from culm.spark.runtime.columns import R, batch_of, batches, names, rows
+from culm.spark.runtime.engine import Engine, Table
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.steps import pronounced
@@ -14,7 +14,17 @@ from culm.spark.verification.verdicts import Verdict
 from culm.spark.verification.verify import Verification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+
+def table_of(kind: type[R], made: Iterable[Any]) -> Table[R]:
+    """The rows of one class among what a step makes, as a table in this process."""
+    return Table(kind, list(batches(kind, made)).copy)
+
+
+def rows_of(table: Table[R]) -> Iterator[R]:
+    """The rows that a table in this process has."""
+    return rows(table.table, table.batches(*names(table.table)))
 
 
 def found_rows(encoded: Iterable[bytes]) -> list[EntryRow]:
@@ -28,18 +38,18 @@ def packed(rows: Sequence[EntryRow]) -> list[PackRow | Reject]:
 
 
 def verified(
-    rows: Sequence[EntryRow], signatures: Signatures = Signatures.STRICT, *, keep: bool = False
+    found: Sequence[EntryRow], signatures: Signatures = Signatures.STRICT, *, keep: bool = False
 ) -> Verification:
     """The verification of rows that were read, in any order."""
-    found = Verification(Here(), signatures, keep=keep)
-    found.take(HereTable(PackRow, [row for row in packed(rows) if isinstance(row, PackRow)]))
-    found.settle()
-    return found
+    verification = Verification(Engine(), signatures, keep=keep)
+    verification.take(table_of(PackRow, packed(found)))
+    verification.settle()
+    return verification
 
 
-def verdicts(rows: Sequence[EntryRow], signatures: Signatures = Signatures.STRICT) -> dict[bytes, Verdict]:
+def verdicts(read: Sequence[EntryRow], signatures: Signatures = Signatures.STRICT) -> dict[bytes, Verdict]:
     """All steps together: the verdicts on rows as they were read, by entry hash."""
-    found = list(rows_of(verified(rows, signatures).judged().map(pronounced, Verdict)))
+    found = list(rows_of(verified(read, signatures).judged().map(pronounced, Verdict)))
     by_hash = {row.entry_hash: row for row in found}
     assert len(by_hash) == len(found)
     return by_hash

@@ -9,13 +9,12 @@ from culm.bamboo import path, spine
 from culm.ranges import Range
 from culm.spark.batches import pack
 from culm.spark.plan.given import REQUESTS, Given
-from culm.spark.runtime.here import HereTable, rows_of
 from culm.spark.select import items as select_items
+from culm.spark.select import job as select_job
 from culm.spark.select import pieces as select_pieces
-from culm.spark.select import steps as select_steps
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import Gap, Missing, merged
-from culm.spark.select.steps import Selecting
+from culm.spark.select.job import Selecting
+from culm.spark.select.pieces import Gap, Missing, merged
 from culm.store import SQLiteStore, State
 from tests.spark import local
 
@@ -30,7 +29,7 @@ Request = tuple[str, bytes, int, Range]
 Wanted = dict[tuple[str, bytes, int, int], tuple[bool, bool, bool]]
 """By requester, author, log and number: metadata, payload, certificate."""
 
-MODULES = (pack, select_items, select_pieces, select_steps)
+MODULES = (pack, select_items, select_pieces, select_job)
 """Those that hold the size of a block."""
 
 Numbers = dict[tuple[str, bytes, int], set[int]]
@@ -138,12 +137,12 @@ class Selected:
     """What the steps make of entries and requests, in this process."""
 
     def __init__(self, found: Sequence[EntryRow], requests: Iterable[Given]) -> None:
-        self._selecting = Selecting(local.verified(found, keep=True), HereTable(Given, list(requests)), {})
-        self.rejects = list(rows_of(self._selecting.refused))
+        self._selecting = Selecting(local.verified(found, keep=True), local.table_of(Given, requests), {})
+        self.rejects = list(local.rows_of(self._selecting.refused))
         items = self._selecting.together().map(chosen, Item, columnar=True)
-        self.items = [row._asdict() for row in rows_of(items)]
+        self.items = [row._asdict() for row in local.rows_of(items)]
         gaps = self._selecting.together().map(chosen, Gap, columnar=True)
-        self.gaps = list(rows_of(self._selecting.missing(gaps).map(merged, Missing)))
+        self.gaps = list(local.rows_of(self._selecting.missing(gaps).map(merged, Missing)))
 
     def wanted(self) -> Wanted:
         """The items as the store would tell them."""

@@ -23,12 +23,12 @@ from culm.spark.reading.found import EntryRow
 from culm.spark.reading.payload_places import Payloads, places_of
 from culm.spark.runtime.columns import batch_of
 from culm.spark.select import items as select_items
-from culm.spark.select import places as select_places
+from culm.spark.select import job as select_job
+from culm.spark.select import pieces as select_pieces
 from culm.spark.select import select_entries
-from culm.spark.select import steps as select_steps
 from culm.spark.select.bundles import bundle_name
 from culm.spark.select.job import run_select
-from culm.spark.select.places import REASONS
+from culm.spark.select.pieces import REASONS
 from culm.spark.verification import gather
 from culm.store import SQLiteStore, State
 from culm.store.exchange import Importer, export_bundle, export_plain
@@ -43,7 +43,7 @@ from tests.spark.verification.test_steps import rows_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOT_HELD, BEYOND = select_places.NOT_HELD, select_places.BEYOND
+NOT_HELD, BEYOND = select_pieces.NOT_HELD, select_pieces.BEYOND
 
 
 @pytest.fixture(params=[1, 2, 12])
@@ -95,7 +95,7 @@ def test_random_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int)
     with SQLiteStore(tmp_path / "store") as store:
         store.add(logs.items)
         wanted, missing, beyond = expected(store, requests)
-    monkeypatch.setattr(select_steps, "_SHARE_PAIRS", draw.choice([3, 10**6]))
+    monkeypatch.setattr(select_job, "_SHARE_PAIRS", draw.choice([3, 10**6]))
     selected = Selected(found, given(requests))
     assert wanted == selected.wanted()
     assert missing == selected.missing(NOT_HELD)
@@ -330,7 +330,7 @@ class TestWithSpark:
 
     def test_results(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         """The folder has what the store tells of the same entries; each bundle, imported, is what was selected."""
-        monkeypatch.setattr(select_steps, "_SHARE_PAIRS", 100)
+        monkeypatch.setattr(select_job, "_SHARE_PAIRS", 100)
         inputs, output = Inputs(tmp_path), tmp_path / "results [1]"
         call = ("--input", *inputs.paths, "--requests", inputs.requests, "--output", output, "--bundles", "--json")
         assert 1 == command("select", *call)

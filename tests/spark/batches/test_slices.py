@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from culm.spark.batches.pack import Pack
-from culm.spark.batches.records import distinct
+from culm.spark.batches.pack import Pack, distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.testing import build_log
 
@@ -67,4 +66,4 @@ def test_packs_keep_their_records() -> None:
     assert [(entries[row], row % 4) for row in expected] == [
         (both.record(row), int(both.payload[row])) for row in range(len(both))
     ]
-    assert distinct([both, whole]).pack.copies.tolist() == [1 + expected.count(row) for row in range(60)]
+    assert distinct([both, whole]).copies.tolist() == [1 + expected.count(row) for row in range(60)]

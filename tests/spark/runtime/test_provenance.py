@@ -11,8 +11,8 @@ import pytest
 
 import culm
 from culm.spark import run
-from culm.spark.runtime import provenance, shell
-from culm.spark.runtime.provenance import Provenance, other_version
+from culm.spark.runtime import output, shell
+from culm.spark.runtime.output import other_version, provenance
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.Monk
     entries.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
     run([str(entries)], tmp_path / "out", signatures="heads")
     made = json.loads((tmp_path / "out" / "summary.json").read_text())["made"]
-    assert ("verify", culm.__version__, provenance.FORMAT) == (made["command"], made["version"], made["format"])
+    assert ("verify", culm.__version__, output.FORMAT) == (made["command"], made["version"], made["format"])
     assert made["mode"] == {"signatures": "heads", "forks": False, "state": None}
     data = entries.read_bytes()
     (given,) = made["inputs"]
@@ -48,16 +48,16 @@ def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_large_inputs_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of large files and of folders names, sizes and times are digested, which change when a file does."""
-    monkeypatch.setattr(provenance, "_FILE_BYTES", 3)
+    monkeypatch.setattr(output, "_FILE_BYTES", 3)
     (tmp_path / "folder").mkdir()
     large = tmp_path / "folder" / "large"
     large.write_bytes(b"four")
     for path in (large, tmp_path / "folder"):
-        (before,) = Provenance.of("verify", [path, path], {}).inputs
-        assert (1, 4, "listing") == (before.files, before.bytes, before.digest_of)
+        (before,) = provenance("verify", [path, path], {})["inputs"]
+        assert (1, 4, "listing") == (before["files"], before["bytes"], before["digest_of"])
         large.write_bytes(b"five!")
-        (after,) = Provenance.of("verify", [path], {}).inputs
-        assert before.digest != after.digest
+        (after,) = provenance("verify", [path], {})["inputs"]
+        assert before["digest"] != after["digest"]
         large.write_bytes(b"four")
 
 

@@ -9,7 +9,6 @@ import pytest
 from culm.bamboo import Entry, ForkProof
 from culm.bamboo.forks import contradiction
 from culm.spark.batches import pack
-from culm.spark.runtime.here import rows_of
 from culm.spark.verification import forks, gather
 from culm.store import SQLiteStore
 from tests.spark import local
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def found_forks(entries: Iterable[Entry]) -> dict[tuple[bytes, int], forks.Fork]:
     """The forks that the steps find, by log."""
     found = local.verified(local.found_rows(entry.encoded for entry in entries), keep=True)
-    table = rows_of(forks.forks(*found.forked()))
+    table = local.rows_of(forks.forks(*found.forked()))
     return {(row.author, row.log_id): row for row in table}
 
 

@@ -18,7 +18,7 @@ from culm.errors import ConfigError, CulmError
 from culm.spark import run
 from culm.spark.batches import pack
 from culm.spark.runtime import shell
-from culm.spark.runtime.here import Here, rows_of
+from culm.spark.runtime.engine import Engine
 from culm.spark.verification import gather
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.incremental import Increment
@@ -27,6 +27,7 @@ from culm.spark.verification.steps import pronounced
 from culm.spark.verification.verdicts import Verdict
 from culm.store.files import BundleWriter
 from culm.testing import LogBuilder, build_log, tampered
+from tests.spark import local
 from tests.spark.worse_logs import WorseLogs
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ def written(output: Path) -> Table:
 
 def known(folder: Path, signatures: str) -> Table:
     """Everything that a state knows."""
-    judged = State.open(folder, Signatures(signatures)).judged(Here())
-    rows = rows_of(judged.map(partial(pronounced, everything=True), Verdict))
+    judged = State.open(folder, Signatures(signatures)).judged(Engine())
+    rows = local.rows_of(judged.map(partial(pronounced, everything=True), Verdict))
     return by_hash([row._asdict() for row in rows])
 
 

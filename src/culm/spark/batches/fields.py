@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +36,6 @@ DIGEST_BYTES = 64  # of a BLAKE2b hash: a YAMF-hash without its two bytes of pre
 
 # Bytes behind the last record, so that a hash can be cut out where a record that is no entry has too few bytes for one.
 _PADDING = bytes(DIGEST_BYTES)
-
-# What is found in a record, in the order of the native core's columns (``culm.native.Core.entries_at``).
-_KINDS = [
-    ("log_id", "u8"),
-    ("seq", "u8"),
-    ("target", "u8"),
-    ("lipmaalink", "i8"),
-    ("backlink", "i8"),
-    ("size", "u8"),
-    ("payload_hash", "i8"),
-    ("good", "?"),
-    ("is_end", "?"),
-]
 
 _DIRECT = 247  # a VarU64 up to here is one byte; greater first bytes say how many bytes follow
 _GREATEST_SPINE = 41  # the index of the last number of SPINE below 2^64, so the last that fits into a uint64
@@ -104,7 +91,7 @@ class Fields:
         """Decode the records from ``start`` to before ``end`` in ``data``. Never raises."""
         if native.core is not None:
             found = native.core.entries_at(data.data, start.tobytes(), end.tobytes())[2:]
-            columns = [np.frombuffer(bytearray(column), kind) for column, (_, kind) in zip(found, _KINDS, strict=True)]
+            columns = [np.frombuffer(bytearray(one), kind) for one, kind in zip(found, _KINDS.values(), strict=True)]
         else:
             columns = _decoded(np.append(data, np.zeros(MAX_ENTRY_BYTES, np.uint8)), start, end)
         return cls(data, start, end, *columns)
@@ -114,12 +101,15 @@ class Fields:
 
     def take(self, rows: Offsets | Flags | slice) -> Fields:
         """Some of the records, in the order given; ``data`` is shared, not copied."""
-        names = ("start", "end", *dict(_KINDS))
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        return replace(self, **{name: getattr(self, name)[rows] for name in ("start", "end", *_KINDS)})
 
     def authors(self) -> Bytes:
         """The authors: n rows of 32 bytes."""
         return cut(self.data, self.start + 1, AUTHOR_BYTES)
+
+
+_KINDS = {name: get_args(get_args(kind)[1])[0] for name, kind in [*get_type_hints(Fields).items()][3:]}
+"""The columns that are found in a record, in the order of the native core's (``culm.native.Core.entries_at``)."""
 
 
 def why_not(encoded: bytes) -> str:

@@ -15,20 +15,27 @@ block 1 later, and the copies are merged.
     columns  = length u16, payload i8, copies u32, signature u8, before u8, piece u16, digest 64 bytes for each record
 
 Numbers are little-endian. A record is an entry, or the frame of a payload (``payload.PayloadFrame``).
+
+Copies of an entry come from several inputs, and each may know something else of it: one has its payload, one checked
+its signature in an earlier run. ``distinct`` merges them. What is known of payloads and signatures is therefore kept
+as numbers that grow with knowledge, so that the greatest of the copies' numbers is what is known in all.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from culm.spark.batches.fields import Bytes, Flags, Offsets, digests
+from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers, Offsets, digests
+from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
 
 BLOCK_BITS = 12
 BLOCK = 1 << BLOCK_BITS
@@ -41,6 +48,7 @@ Larger ones mean that a task holds more of a log at once. A state is bound to th
 _HEAD = struct.Struct("<IB")  # how many records, and the form
 _FORM = 1  # The only one today. Packs of form 0, without digests, passed between the steps of earlier versions.
 _COLUMNS = {"payload": "i1", "copies": "<u4", "signature": "u1", "before": "u1", "piece": "<u2", "digest": "(64,)u1"}
+_MOST_COPIES = 2**32 - 1  # the column is 32 bits wide; sums stop there rather than wrap around
 
 
 class Signature(IntEnum):
@@ -53,19 +61,15 @@ class Signature(IntEnum):
     NONE = 4  # the frame of a payload
 
 
-def block_of(seq: int) -> int:
-    """The block that a sequence number is in."""
-    return seq >> BLOCK_BITS
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Pack:
     """n records: their bytes, where each begins and ends in them, and what is known of each.
 
     The records stand one behind the other; other bytes may stand before and behind them. ``payload`` holds ranks of
     ``payload.STATES``: what the copies of the entry themselves told. ``before`` is what was said of the record in an
     earlier run (see ``verification.verdicts``), 0 if it was not there. ``piece`` says which connected part of the
-    segment it is in (see ``verification.segment``).
+    segment it is in (see ``verification.segment``). ``digest`` has hashes without the YAMF prefix, n rows of 64 bytes.
+    Records are decoded when somebody asks for ``fields`` or what is made of them.
     """
 
     data: Bytes
@@ -107,12 +111,8 @@ class Pack:
     def parts(self) -> list[bytes | memoryview]:
         """The pack as bytes, in pieces that follow each other."""
         length = (self.end - self.start).astype("<u2")
-        columns = (getattr(self, name).astype(np.dtype(kind).base) for name, kind in _COLUMNS.items())
-        return [
-            _HEAD.pack(len(self), _FORM),
-            *(column.tobytes() for column in (length, *columns)),
-            _bytes_of(self).data,
-        ]
+        columns = [getattr(self, name).astype(np.dtype(kind).base).tobytes() for name, kind in _COLUMNS.items()]
+        return [_HEAD.pack(len(self), _FORM), length.tobytes(), *columns, _bytes_of(self).data]
 
     @classmethod
     def decode(cls, packed: bytes) -> Pack:
@@ -145,6 +145,81 @@ class Pack:
         records = b"".join([view[low:high] for low, high in zip(start.tolist(), end.tolist(), strict=True)])
         behind, columns = np.cumsum(end - start), {name: getattr(self, name)[rows] for name in _COLUMNS}
         return Pack(np.frombuffer(records, np.uint8), behind - (end - start), behind, **columns)
+
+    # -- decoded
+
+    @cached_property
+    def fields(self) -> Fields:
+        """The entries, decoded; of the other records nothing is told here."""
+        return Fields.decode(self.data, self.start, self.end)
+
+    @property
+    def is_entry(self) -> Flags:
+        """Which records are entries, so not payload frames."""
+        return self.fields.good
+
+    @cached_property
+    def frames(self) -> dict[int, PayloadFrame]:
+        """The payload frames by row."""
+        return {row: PayloadFrame.decode(self.record(row)) for row in (~self.is_entry).nonzero()[0].tolist()}
+
+    @cached_property
+    def seq(self) -> Numbers:
+        """The numbers of all records."""
+        for row, frame in self.frames.items():
+            self.fields.seq[row] = frame.seq
+        return self.fields.seq
+
+    @property
+    def ascending(self) -> bool:
+        """Whether every number is greater than the one before: no copies, no forks, nothing to sort."""
+        return bool((self.seq[1:] > self.seq[:-1]).all())
+
+    @cached_property
+    def digests(self) -> Bytes:
+        """A view of the records' bytes: row n is the 64 bytes from offset n on (``digests[fields.backlink]``)."""
+        return np.lib.stride_tricks.sliding_window_view(self.data, DIGEST_BYTES)
+
+    def known_payload(self) -> npt.NDArray[np.int8]:
+        """What is known of each entry's payload, as ranks, after the payload frames were compared with the entries."""
+        ranks, fields = self.payload.copy(), self.fields
+        numbers = {frame.seq for frame in self.frames.values()}
+        entries = {seq: [row for row in self.rows_of(seq) if self.is_entry[row]] for seq in numbers}
+        for frame in self.frames.values():
+            # A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all.
+            digest, of_place = frame.payload_hash[len(YAMF_PREFIX) :], entries[frame.seq]
+            fitting = [row for row in of_place if self._digest(fields.payload_hash[row]) == digest]
+            for row in fitting or of_place:
+                of_size = HELD if fields.size[row] == frame.size else SIZE_MISMATCH
+                ranks[row] = max(ranks[row], rank(of_size if fitting else MISMATCH))
+        return ranks
+
+    def rows_of(self, seq: int) -> range:
+        """The rows of a number, none if it is not there; ``distinct`` records are in this order."""
+        number = np.uint64(seq)
+        return range(int(np.searchsorted(self.seq, number)), int(np.searchsorted(self.seq, number, "right")))
+
+    def _digest(self, at: int) -> bytes:
+        return self.data[at : at + DIGEST_BYTES].tobytes()
+
+
+def distinct(packs: Sequence[Pack]) -> Pack:
+    """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record."""
+    pack = Pack.joined(packs)
+    if pack.ascending:
+        return pack
+    order = np.lexsort((*pack.digest.view(">u8")[:, 3::-1].T, pack.seq))
+    seq, digest = pack.seq[order], pack.digest[order]
+    first = np.ones(len(order), np.bool_)
+    first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
+    firsts = first.nonzero()[0]
+    known = ("payload", "signature", "before")
+    copies = np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64)
+    return replace(
+        pack.take(order[firsts]),
+        copies=np.minimum(copies, _MOST_COPIES).astype(np.uint32),
+        **{name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known},
+    )
 
 
 def _bytes_of(pack: Pack) -> Bytes:

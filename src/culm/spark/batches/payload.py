@@ -5,7 +5,7 @@ payload there and then, and sends on only its state.
 
 In a bundle a payload stands apart from its entry. It belongs to a *place* (author, log, number), and to whichever entry
 of that place names its hash; that entry may be in another file. So its hash and size travel as a ``PayloadFrame``,
-which is compared with the entries of its place once they are together (``records``).
+which is compared with the entries of its place once they are together (``pack``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from culm.bamboo import YAMF_BYTES, Entry, decode_varu64, decode_yamf, encode_varu64, yamf_hash
+from culm.bamboo import Entry, decode_varu64, decode_yamf, encode_varu64, yamf_hash
 from culm.bamboo.entry import AUTHOR_BYTES
 from culm.errors import EncodingError
 
@@ -71,8 +71,7 @@ class PayloadFrame:
         """Read what ``encode`` wrote; ``EncodingError`` for anything else."""
         if data[:1] != bytes([_FRAME_TAG]):
             raise EncodingError("not a payload frame")
-        at = 1 + AUTHOR_BYTES + YAMF_BYTES
-        payload_hash, _ = decode_yamf(data, 1 + AUTHOR_BYTES)
+        payload_hash, at = decode_yamf(data, 1 + AUTHOR_BYTES)
         log_id, at = decode_varu64(data, at)
         seq, at = decode_varu64(data, at)
         size, at = decode_varu64(data, at)

@@ -19,7 +19,7 @@ import os
 import secrets
 import struct
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,20 +28,17 @@ _SLIP = struct.Struct("<4sQQ")
 _SHORT = 4096  # Up to this many bytes stay in the cell: Spark copies them faster than the next step opens a file.
 
 
-class Shelf(AbstractContextManager["Shelf"]):
+class Shelf(ExitStack):
     """Where a task puts the bytes of its rows: a new file in ``folder``, made with the first bytes that need it.
 
-    With None there is no file, and all bytes stay in their cells.
+    With None there is no file, and all bytes stay in their cells. Bytes can be fetched before the end of the block,
+    too, since ``put`` leaves nothing in a buffer.
     """
 
     def __init__(self, folder: Path | None) -> None:
+        super().__init__()
         self._path = None if folder is None else folder / secrets.token_hex(8)
         self._file: BinaryIO | None = None
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file. Bytes can be fetched before that, too, since ``put`` leaves nothing in a buffer."""
-        if self._file is not None:
-            self._file.close()
 
     def put(self, parts: Sequence[bytes | memoryview]) -> bytes:
         """The cell for these bytes, one part behind the other: the bytes themselves, or a slip."""
@@ -50,7 +47,7 @@ class Shelf(AbstractContextManager["Shelf"]):
             return b"".join(parts)
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("xb")
+            self._file = self.enter_context(self._path.open("xb"))
         at = self._file.tell()
         self._file.writelines(parts)
         self._file.flush()

@@ -19,11 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from culm.errors import ConfigError, CulmError
 from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
 from culm.spark.reading.found import EntryRow
-from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
-from culm.spark.runtime.here import Here, HereTable
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.provenance import Provenance, stating
+from culm.spark.runtime.output import ended, provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
@@ -83,7 +81,7 @@ class Following:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
+        self._made = provenance("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
         self.folder = self.folder.absolute()
         self._busy, self._halted = threading.Lock(), False
         self.state()
@@ -148,16 +146,16 @@ class Following:
         """This process if the batch and the blocks of the state that it touches are small, as most are; else Spark."""
         if size > SMALL_BYTES:
             return spark, packs
-        here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
-        touched = state.index(Here(), here).among(here, BLOCK)
+        here = Table(PackRow, list(packs.batches(*PackRow._fields)).copy)
+        touched = state.index(Engine(), here).among(here, BLOCK)
         size += _ENTRY_BYTES * sums(touched, ("entries",))["entries"]
-        return (Here(), here) if size <= SMALL_BYTES else (spark, packs)
+        return (Engine(), here) if size <= SMALL_BYTES else (spark, packs)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
         if not state.generations:
             return
         summary = Summary.of(state.totals, self.signatures)
-        facts = {**summary.as_dict(), "made": self._made.complete()}
+        facts = {**summary.as_dict(), "made": ended(self._made)}
         line = deliver(state, self.output, spark, facts)
         if line is not None:
             self.say(line)

@@ -134,7 +134,7 @@ def fingerprint(
     column ``verdict``, only verified rows count. The view ``payloads`` takes only rows whose ``payload`` is ``held``.
     An entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
     power of two; None takes the default. Fewer records in a block make a comparison read less, and the index larger.
-    ``reads``: the folders that the table comes from, to be stated with the index (``runtime.provenance``).
+    ``reads``: the folders that the table comes from, to be stated with the index (``runtime.output``).
 
     ``ConfigError`` if the table lacks a column or the folder cannot be written. Spark's own error if a row is not an
     entry, because rows are checked in the workers.

@@ -37,8 +37,7 @@ from culm.spark.report.source import Source, source_of
 from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.engine import Engine
-from culm.spark.runtime.output import count_rows
-from culm.spark.runtime.provenance import other_version
+from culm.spark.runtime.output import count_rows, other_version
 from culm.spark.runtime.shell import Job, job
 from culm.spark.verification.forks import Fork
 from culm.spark.verification.steps import LOG

@@ -17,12 +17,14 @@ their order (``culm.store.schema.to_sql``, ``from_sql``): 1 becomes -2^63 + 1. O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 
 UNSIGNED = "DECIMAL(20,0)"
 """The SQL type of an unsigned 64-bit number in tables for users."""
@@ -67,6 +69,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
+A = TypeVar("A", pa.RecordBatch, pa.Table)
 
 
 class Batch(NamedTuple):
@@ -78,8 +81,7 @@ class Batch(NamedTuple):
 
 def names(table: type[Row]) -> tuple[str, ...]:
     """The names of a table's columns, in order."""
-    found: tuple[str, ...] = cast("Any", table)._fields
-    return found
+    return cast("tuple[str, ...]", cast("Any", table)._fields)
 
 
 @cache
@@ -102,8 +104,7 @@ def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
     columns: dict[str, Any] = {}
     for table in reversed(tables):
         columns = get_type_hints(table, include_extras=True) | columns
-    make: Any = NamedTuple
-    found: type[Row] = make(name, list(columns.items()))
+    found: type[Row] = cast("Any", NamedTuple)(name, list(columns.items()))
     found.__module__ = module
     return found
 
@@ -150,6 +151,33 @@ def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:
     return pa.Table.from_batches(batches(table, some), schema(table))
 
 
+def fitted(found: A, into: type[Row], given: Mapping[str, Any] = MappingProxyType({})) -> A:
+    """The columns of a class, in a table or batch: of the same name, else null, or what is ``given``.
+
+    That is the name of another column, one value for all rows, or the values.
+    """
+    columns = []
+    for field in schema(into):
+        source = given.get(field.name, field.name if field.name in found.schema.names else None)
+        values = source if np.iterable(source) else [source] * len(found)
+        columns.append(found.column(source) if isinstance(source, str) else pa.array(values, field.type))
+    return type(found).from_arrays(columns, schema=schema(into))
+
+
+def in_order(table: pa.Table, keys: Iterable[tuple[str, str]]) -> Iterator[pa.RecordBatch]:
+    """The rows, sorted by columns that are ``ascending`` or ``descending``, nulls first."""
+    marked, order_by = table, []
+    for name, way in keys:  # Arrow has nulls at the end, so whether there is a value is sorted by first.
+        marked = marked.append_column(f"{name} is there", table.column(name).is_valid())
+        order_by += [(f"{name} is there", "ascending"), (name, way)]
+    order = compute.sort_indices(marked, order_by)
+    # Arrow can take rows from one array only, and the cells of one array of ``binary`` are below 2 GiB together.
+    large = pa.schema([(one.name, pa.large_binary() if one.type == pa.binary() else one.type) for one in table.schema])
+    one_piece = table.cast(large).combine_chunks()
+    for at in range(0, len(order), BATCH_ROWS):
+        yield from one_piece.take(order.slice(at, BATCH_ROWS)).cast(table.schema).to_batches()
+
+
 def batches(table: type[Row], made: Iterable[Row]) -> Iterator[pa.RecordBatch]:
     """Arrow batches of a table's rows among what a step makes, each as soon as its rows are there."""
     return (batch.data for batch in batched(made, [table]))
@@ -160,13 +188,13 @@ def batched(made: Iterable[Row], tables: Iterable[type[Row]]) -> Iterator[Batch]
     pages: dict[type[Row], list[Row]] = {table: [] for table in tables}
     sizes = dict.fromkeys(pages, 0)
     for item in made:
-        table = item.table if isinstance(item, Batch) else type(item)
-        if table not in pages:
-            continue
         if isinstance(item, Batch):
-            yield item
+            if item.table in pages:
+                yield item
             continue
-        page = pages[table]
+        table = type(item)
+        if (page := pages.get(table)) is None:
+            continue
         page.append(item)
         sizes[table] += sum(len(cell) for cell in item if type(cell) is bytes)
         if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:

@@ -10,18 +10,12 @@ from __future__ import annotations
 import gc
 import os
 import socket
+from importlib import import_module
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet
-import pyspark.sql.pandas.serializers
-import pyspark.worker
 from pyspark import daemon
 
-import culm.spark.source.rows
-import culm.spark.verification.job
-
-LOADED = (pa, pd, pyspark, culm)
+for _needed in ("pandas", "pyspark.worker", "culm.spark.source.rows", "culm.spark.verification.job"):
+    import_module(_needed)  # these import Arrow, numpy, PySpark's serializers and the rest
 
 _worker = daemon.worker
 

@@ -66,11 +66,11 @@ def _check_here(output: Path, *, overwrite: bool) -> None:
         raise ConfigError(f"{output}: there is no folder {output.parent}")
     if not os.access(output.parent, os.W_OK | os.X_OK):
         raise ConfigError(f"{output}: no permission to write to {output.parent}")
-    if not (output.exists() or output.is_symlink()):
-        return
-    if not overwrite:
+    is_there = output.exists() or output.is_symlink()
+    if is_there and not overwrite:
         raise ConfigError(f"{output}: is there already; name another folder, or use --overwrite to replace it")
-    if output.is_symlink() or not output.is_dir() or not ((output / SUMMARY).is_file() or not any(output.iterdir())):
+    ours = output.is_dir() and not output.is_symlink() and ((output / SUMMARY).is_file() or not any(output.iterdir()))
+    if is_there and not ours:
         raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
 
 
@@ -79,12 +79,9 @@ def _is_inside(source: str | Path, output: Path | Location) -> bool:
     (place,) = located([re.sub(r"^([a-z0-9+.-]{2,}):/(?!/)", r"\1://", str(source))])  # Path makes one slash of two
     if isinstance(output, Path):
         return place.is_local and Path(place.uri).resolve().is_relative_to(output.resolve())
-    return not place.is_local and f"{_spelled(place)}/".startswith(f"{_spelled(output)}/")
-
-
-def _spelled(location: Location) -> str:
-    """The URI without what schemes that mean the same differ in."""
-    return re.sub(r"^(s3|gs|abfs)[acns]*://", r"\1://", location.uri)
+    # Several schemes mean the same storage.
+    inner, outer = (re.sub(r"^(s3|gs|abfs)[acns]*://", r"\1://", f"{one.uri}/") for one in (place, output))
+    return not place.is_local and inner.startswith(outer)
 
 
 @contextmanager
@@ -100,11 +97,9 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
     """
     if isinstance(output, Location):
         with tempfile.TemporaryDirectory(prefix="culm-results-") as base:
-            made = Path(base, "results")
-            made.mkdir()
-            yield made
+            yield Path(base)
             with said(output.uri, "be written"):
-                _publish(made, *output.filesystem(), output)
+                _publish(base, *output.filesystem(), output)
         return
     output = output.absolute()
     aside = output.with_name(f".{output.name}.old")
@@ -144,23 +139,20 @@ def _check_elsewhere(output: Location, *, overwrite: bool) -> None:
         names = _files(system, path)
         if not names or overwrite:
             _probe(system, path)
-    if not names:
-        return
-    ours = SUMMARY in names or any(map(_PARTIAL.match, names))
-    if not ours:
+    if names and SUMMARY not in names and not any(map(_PARTIAL.match, names)):
         raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
-    if not overwrite:
+    if names and not overwrite:
         state = "is there already" if SUMMARY in names else "an earlier run failed there and left files"
         raise ConfigError(f"{output}: {state}; name another folder, or use --overwrite to replace it")
 
 
-def _publish(folder: Path, system: FileSystem, path: str, output: Location) -> None:
-    made = [name for name in _files(fs.LocalFileSystem(), str(folder)) if name != SUMMARY]
+def _publish(folder: str, system: FileSystem, path: str, output: Location) -> None:
+    made = [name for name in _files(fs.LocalFileSystem(), folder) if name != SUMMARY]
     token = f"_partial-{secrets.token_hex(8)}"
     staged = f"{path}/{token}"
     before = _files(system, path)
     system.create_dir(staged, recursive=True)
-    fs.copy_files(str(folder), staged, destination_filesystem=system)
+    fs.copy_files(folder, staged, destination_filesystem=system)
     for name in sorted(before, key=lambda name: name != SUMMARY):
         system.delete_file(f"{path}/{name}")
     for parent in {f"{path}/{name}".rpartition("/")[0] for name in made}:

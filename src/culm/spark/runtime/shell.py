@@ -24,9 +24,8 @@ from pyspark.sql import SparkSession
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
-from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.provenance import Provenance, stating
+from culm.spark.runtime.output import ended, provenance, stating
 from culm.spark.runtime.session import is_running, running, silent
 from culm.spark.storage import Location
 
@@ -57,8 +56,8 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """The numbers by name; the time comes last."""
         numbers = asdict(self)
-        seconds = numbers.pop("seconds")
-        return {**numbers, "seconds": seconds}
+        numbers["seconds"] = numbers.pop("seconds")
+        return numbers
 
 
 S = TypeVar("S", bound=Result)
@@ -76,12 +75,12 @@ def job(
 ) -> Iterator[Job]:
     """One run of a job, whose results take the place of ``output`` at the end of the block, unless that raises.
 
-    ``command``, ``reads`` and ``mode`` are stated with the results (``provenance``).
+    ``command``, ``reads`` and ``mode`` are stated with the results (``output.provenance``).
     ``ConfigError`` if the output cannot be written, or if replacing it would delete one of the paths in ``reads``.
     """
     started, places = time.monotonic(), list(reads)
     check_output(output, overwrite=overwrite, reads=places)
-    made = Provenance.of(command, places, mode or {})
+    made = provenance(command, places, mode or {})
     with whole_folder(output) as folder, stating(made):
         yield Job(folder, progress or silent, started, made)
 
@@ -93,14 +92,14 @@ class Job:
     folder: Path
     say: Callable[[str], None]
     started: float
-    made: Provenance
+    made: Mapping[str, Any]
 
     @contextmanager
     def engine(self, master: str | None, *, small: bool) -> Iterator[Engine]:
         """The engine for this block: Spark's if a master is named or a session is active, else the one that fits."""
         if master is None and small and not is_running():
             self.say("small inputs: without Spark")
-            yield Here()
+            yield Engine()
             return
         with self.spark(master or "local[*]", SETTINGS) as spark:
             yield OnSpark(spark, self.folder / "work")
@@ -114,13 +113,12 @@ class Job:
 
     def say_reading(self, splits: list[Split]) -> None:
         """Say that the inputs are read now."""
-        count = len(splits)
-        self.say(f"reading the inputs ({count} {'task' if count == 1 else 'tasks'}), checking signatures")
+        self.say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'}), checking signatures")
 
     def done(self, result: S) -> S:
         """Write the summary, with the time that the job took."""
         timed = replace(result, seconds=round(time.monotonic() - self.started, 3))
-        text = json.dumps({**timed.as_dict(), "made": self.made.complete()}, indent=2)
+        text = json.dumps({**timed.as_dict(), "made": ended(self.made)}, indent=2)
         (self.folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         return timed
 

@@ -17,14 +17,14 @@ For example, a log has the entries 1 to 10,000, so the blocks 0, 1 and 2. The ra
     found = select_entries(entries, requests)
     found.items.where("requester = 'alice'").show()
 
-The steps (``culm.spark.select.steps``), each a function from rows to rows, and the modules that have them::
+The steps (``culm.spark.select.job``), each a function from rows to rows, and the modules that have them::
 
     asked      who wants which range; rejects                         requests
-    blocks     which numbers belong to which block of a log           steps, places
+    blocks     which numbers belong to which block of a log           job, pieces
     pieces     ranges cut to the blocks that exist; gaps              pieces
-    together   entries and pieces, block by block                     steps, and a shuffle
+    together   entries and pieces, block by block                     job, and a shuffle
     items      entries that are denoted, once each; gaps              items
-    missing    numbers that are denoted and not held                  places
+    missing    numbers that are denoted and not held                  pieces
 
 No step needs all entries or all requests of a log in one place. A block that very many want goes to several tasks, each
 with some of the requesters. Blocks that nobody wants are not moved.
@@ -33,6 +33,6 @@ Tables that two steps use are kept: on the executors' disks here, in Parquet tab
 select`` runs. ``bundles`` writes the selected entries as files.
 """
 
-from culm.spark.select.steps import Selection, select_entries
+from culm.spark.select.job import Selection, select_entries
 
 __all__ = ["Selection", "select_entries"]

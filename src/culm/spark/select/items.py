@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
-from culm.spark.batches.fields import Flags, Offsets
+from culm.spark.batches.fields import Offsets
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Unsigned, schema
-from culm.spark.select.places import NOT_HELD, Gap, batch_of, numbers_of, unpacked
+from culm.spark.select.pieces import NOT_HELD, batch_of, gaps_of, numbers_of, unpacked
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 
 Key = tuple[bytes, int, int, int]  # author, log, block and share
-Wants = npt.NDArray[np.uint8]
 
 
 class Item(NamedTuple):
@@ -73,32 +72,25 @@ _WANTS_BITS = 3  # METADATA, PAYLOAD and CERTIFICATE
 
 
 def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterator[Batch]:
-    """Batches of ``Together``, sorted by block, share and requester, to batches of ``Item``.
+    """Batches of ``Piece``, sorted by block, share and requester, to batches of ``Item``.
 
     Numbers that a piece denotes and that no entry has become batches of ``Gap``. ``encoded``: with the entries' bytes.
     """
-    for key, parts in groupby(chain.from_iterable(map(_parts, batches)), key=_key):
-        first = next(parts)
-        block = _Block(key[2], first, encoded=encoded)
-        for rows in chain([first], parts):
-            yield from block.take(rows.filter(rows.column("requester").is_valid()))
-        yield from block.finish()
+    for (_, _, block, _), parts in groupby(chain.from_iterable(map(_parts, filter(len, batches))), key=itemgetter(0)):
+        _, first = next(parts)
+        found = _Block(block, first, encoded=encoded)
+        for _, rows in chain([((), first)], parts):
+            yield from found.take(rows.filter(rows.column("requester").is_valid()))
+        yield from found.finish()
 
 
-def _key(rows: pa.RecordBatch) -> Key:
-    author, log, block, share = (rows.column(name)[0].as_py() for name in _KEY)
-    return author, log, block, share
-
-
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
     """The parts of a batch that are of one block and share."""
-    changed = np.ones(len(batch), np.bool_)
-    changed[1:] = False
-    for name in _KEY:
-        column = batch.column(name)
-        changed[1:] |= np.asarray(compute.not_equal(column[1:], column[:-1]))
-    for low, high in pairwise([*changed.nonzero()[0].tolist(), len(batch)]):
-        yield batch.slice(low, high - low)
+    columns = [batch.column(name) for name in _KEY]
+    changed = np.logical_or.reduce([compute.not_equal(column[1:], column[:-1]) for column in columns])
+    for low, high in pairwise([0, *(changed.nonzero()[0] + 1).tolist(), len(batch)]):
+        author, log, block, share = (column[low].as_py() for column in columns)
+        yield (author, log, block, share), batch.slice(low, high - low)
 
 
 class _Block:
@@ -111,11 +103,9 @@ class _Block:
 
     def __init__(self, block: int, rows: pa.RecordBatch, *, encoded: bool) -> None:
         self._base = np.uint64(block << BLOCK_BITS)
-        has_entries = not rows.column("requester")[0].is_valid
-        kinds = schema(Item)
-        self._entries = pa.RecordBatch.from_pylist([], schema=kinds)
-        if has_entries:
-            self._entries = pa.ipc.read_record_batch(rows.column("data")[0].as_buffer(), kinds)
+        self._entries = pa.RecordBatch.from_pylist([], schema=schema(Item))
+        if not rows.column("requester")[0].is_valid:  # the block has entries
+            self._entries = pa.ipc.read_record_batch(rows.column("data")[0].as_buffer(), schema(Item))
         if not encoded:
             self._entries = self._entries.drop_columns("encoded")
         seq, self._size = (np.asarray(self._entries.column(name).cast(pa.uint64())) for name in ("seqnum", "size"))
@@ -146,7 +136,9 @@ class _Block:
         if not there.all():
             yield self._gaps(pieces, piece[~there], offset[~there])
         piece, rows, wants = piece[there], rows[there], wants[there]
-        wants[~self._fits(pieces, piece, rows)] &= ~PAYLOAD
+        least, limit = (numbers_of(pieces.column(name))[piece] for name in ("least", "limit"))
+        size = self._size[rows]
+        wants[(size < least) | ((limit > 0) & (size >= limit))] &= ~PAYLOAD  # payloads of other sizes
         some, requesters = wants != 0, pieces.column("requester")
         named = pa.concat_arrays([self._requester, requesters]).dictionary_encode()  # in this order, as they are sorted
         who = np.asarray(named.indices)[len(self._requester) :].astype(np.int64)[piece]
@@ -162,14 +154,7 @@ class _Block:
         begins = np.append(True, (np.diff(piece) != 0) | (np.diff(offset) != 1)).nonzero()[0]
         ends = np.append(begins[1:], len(offset)) - 1
         first, last = (offset[at].astype(np.uint64) + self._base for at in (begins, ends))
-        return batch_of(Gap, pieces, piece[begins], reason=[NOT_HELD] * len(begins), first=first, last=last)
-
-    def _fits(self, pieces: pa.RecordBatch, piece: Offsets, rows: Offsets) -> Flags:
-        """Whether the entries' payloads are of the sizes that the pieces ask for."""
-        least, limit = (numbers_of(pieces.column(name))[piece] for name in ("least", "limit"))
-        size = self._size[rows]
-        fits: Flags = (least <= size) & ((limit == 0) | (size < limit))
-        return fits
+        return gaps_of(pieces, piece[begins], first, last, NOT_HELD)
 
     def _items(self, requesters: pa.Array, pairs: Offsets) -> Iterator[Batch]:
         if not len(pairs):

@@ -1,6 +1,6 @@
-"""A whole selection, from paths to a folder of results: what ``culm spark select`` runs.
+"""A selection: its steps, from tables to tables (drawn in ``culm.spark.select``), as DataFrames, or as a folder.
 
-::
+``culm spark select`` goes from paths to a folder of results::
 
     OUTPUT/items/          Parquet: entries that are denoted and verified (columns: ``culm.spark.select.items.Item``)
     OUTPUT/missing/        Parquet: numbers that are denoted and not verified here, as runs
@@ -14,28 +14,142 @@ is removed at the end, so that inputs are read once. Only payloads are read agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
+from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import HELD
+from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given, read_rows
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.payload_places import PlaceRow
-from culm.spark.runtime.columns import Row
+from culm.spark.runtime.columns import Row, combined, fitted
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
+from culm.spark.select import pieces
 from culm.spark.select.bundles import gather_with_places, write_bundles
 from culm.spark.select.items import Item, chosen
-from culm.spark.select.places import BEYOND, NOT_HELD, Gap, Missing, merged
-from culm.spark.select.requests import PART, Refused
-from culm.spark.select.steps import Selecting
+from culm.spark.select.requests import PART, Asked, Refused, check
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.verify import Verification
+from culm.spark.verification.merge import IndexRow
+from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
+from culm.spark.verification.verify import Verification, verified
+from culm.store.schema import to_sql
+
+# Pairs of a piece and an entry that a single task lays out for a block. If thousands of requesters want one block, its
+# pieces denote more pairs than this; the requesters are then shared out to several tasks, which each get the block's
+# entries. A smaller value copies entries to more tasks; with a larger one a popular block keeps one task busy for long.
+_SHARE_PAIRS = 2_000_000
+
+
+Judged = combined("Judged", __name__, SegmentRow, IndexRow)
+"""A segment with its outcome and its entries."""
+
+
+class Wanted(NamedTuple):
+    """A block that is wanted, and how many numbers all its pieces have together."""
+
+    author: bytes
+    log: int
+    block: int
+    pairs: int
+
+
+Whole = combined("Whole", __name__, SegmentRow, Wanted)
+"""A segment with its entries and its outcome, and how many numbers the block's pieces have."""
+
+
+class Selecting:
+    """A selection on its way, on either engine. ``verification`` must keep the entries."""
+
+    def __init__(self, verification: Verification, requests: Table[Given], at: Mapping[type[Row], Path]) -> None:
+        self._segments = verification.outcomes.join(verification.segments, SEGMENT, Judged)
+        self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
+        blocks = self._segments.select(JudgedRow).map(present, pieces.BlockRow)
+        covered = blocks.spread(LOG, ("low",)).map(pieces.covering, pieces.BlockRow)
+        overlap = ("start", "reach", "low", "upto")
+        requested = self.asked.join(covered, LOG, pieces.Request, outer=True, overlap=overlap)
+        self._pieces, self._gaps = requested.keep(pieces.cut, pieces.Piece, pieces.Gap, columnar=True)
+
+    def together(self) -> Table[pieces.Piece]:
+        """The pieces and the entries of their blocks, sorted so that a block's entries precede its pieces."""
+        wanted = self._pieces.total(BLOCK, Wanted).kept()
+        entries = self._segments.join(wanted, BLOCK, Whole).map(partial(held, most=_SHARE_PAIRS), pieces.Piece)
+        shared = self._pieces.dealt(wanted, BLOCK, "requester", pieces.Piece, "pairs", _SHARE_PAIRS)
+        return entries.union(shared).spread((*BLOCK, "share"), ("requester",))
+
+    def missing(self, inside: Table[pieces.Gap]) -> Table[pieces.Gap]:
+        """All gaps, sorted as ``merged`` takes them. ``inside``: those that ``chosen`` finds inside blocks."""
+        return inside.union(self._gaps).spread(("requester", *LOG), ("reason", "first"))
+
+
+def present(rows: Iterable[JudgedRow]) -> Iterator[pieces.BlockRow]:
+    """The blocks that have verified entries."""
+    for row in rows:
+        segment = judged(row)
+        verified = segment.findings.seq[segment.verdict == 0]
+        if len(verified):
+            newest = int(verified[-1])
+            low = to_sql(newest >> BLOCK_BITS << BLOCK_BITS)
+            yield pieces.BlockRow(row.author, row.log, low, low, to_sql(newest))
+
+
+def held(rows: Iterable[Any], most: int) -> Iterator[pieces.Piece]:
+    """The verified entries of each block (``Whole``): a copy for each share. ``most``: pairs for one task."""
+    for row in rows:
+        segment = judged(row)
+        verified = segment.verdict == 0
+        if verified.any():
+            records = Pack.decode(fetched(row.packed))
+            encoded = [records.record(at) for at in records.is_entry.nonzero()[0][verified]]
+            given = {"encoded": encoded, "payload_state": "payload", "payload": None}
+            data = fitted(segment.table(verified), Item, given).serialize().to_pybytes()
+            for share in range(-(-row.pairs // most)):
+                yield pieces.Piece(row.author, row.log, row.block, share, data)
+
+
+class Selection(NamedTuple):
+    """A selection as DataFrames.
+
+    Rows of ``culm.spark.select.items.Item``, of ``culm.spark.select.pieces.Missing`` (runs of numbers that are denoted
+    and not verified here), and of ``culm.spark.select.requests.Refused``.
+    """
+
+    items: DataFrame
+    missing: DataFrame
+    rejects: DataFrame
+
+
+def select_entries(
+    entries: DataFrame, requests: DataFrame, *, signatures: str = "all", encoded: bool = True
+) -> Selection:
+    """Verify a table of entries, as ``verification.verify.verify`` takes it, and select from the verified ones.
+
+    The items are exactly the entries and certificates that the ranges of each requester denote and that are verified.
+    ``requests`` has the columns of docs/spark-select.md. ``encoded=False`` leaves the entries' bytes out.
+    ``ConfigError`` if ``requests`` lacks a column or has one of a wrong type.
+
+    The segments stay on the executors' disks until the session ends or its cache is cleared.
+    """
+    engine = OnSpark(entries.sparkSession)
+    asked = SparkTable(engine, Given, given(requests, REQUESTS))
+    found = Selecting(verified(entries, signatures=signatures, keep=True), asked, {})
+    together = found.together()
+    items = together.map(partial(chosen, encoded=encoded), Item, columnar=True)
+    gaps = together.map(partial(chosen, encoded=False), pieces.Gap, columnar=True)
+    missing = found.missing(gaps).map(pieces.merged, pieces.Missing)
+    return Selection(frame_of(items), frame_of(missing), frame_of(found.refused))
+
+
+# -- the command ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +181,7 @@ class SelectSummary(Result):
     lacking: int = 0
 
 
+_OF_RANGES = ("count(DISTINCT requester) AS requesters", f"count_if(kind & {PART} = 0) AS ranges")
 _OF_ITEMS = (
     "count(*) AS items",
     "count_if(certificate) AS certificates",
@@ -75,8 +190,8 @@ _OF_ITEMS = (
 )
 _OF_MISSING = (
     "count(*) AS missing_rows",
-    f"sum(entries) FILTER (WHERE reason = '{NOT_HELD}') AS not_held",
-    f"sum(entries) FILTER (WHERE reason = '{BEYOND}') AS beyond_newest",
+    f"sum(entries) FILTER (WHERE reason = '{pieces.NOT_HELD}') AS not_held",
+    f"sum(entries) FILTER (WHERE reason = '{pieces.BEYOND}') AS beyond_newest",
 )
 
 
@@ -117,16 +232,13 @@ def run_select(
         run.say("looking for paths and forks, log by log")
         verification.settle()
         run.say("reading the requests")
-        at: dict[type[Row], Path] = {Refused: folder / "rejects", Item: folder / "items", Missing: folder / "missing"}
-        selected = Selecting(verification, wanted, at)
+        selected = Selecting(verification, wanted, {Refused: folder / "rejects"})
         run.say("writing the items")
-        items, gaps = selected.together().keep(chosen, Item, Gap, at=at, columnar=True)
+        items, gaps = selected.together().keep(chosen, Item, pieces.Gap, at={Item: folder / "items"}, columnar=True)
         run.say("writing what is missing")
-        (missing,) = selected.missing(gaps).keep(merged, Missing, at=at)
+        (missing,) = selected.missing(gaps).keep(pieces.merged, pieces.Missing, at={pieces.Missing: folder / "missing"})
         counts = {
-            **_counted(
-                selected.asked, "count(DISTINCT requester) AS requesters", f"count_if(kind & {PART} = 0) AS ranges"
-            ),
+            **_counted(selected.asked, *_OF_RANGES),
             **_counted(items, *_OF_ITEMS),
             "rejects": selected.refused.count(),
             **_counted(missing, *_OF_MISSING),

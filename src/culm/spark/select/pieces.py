@@ -1,7 +1,9 @@
 """Cutting ranges into pieces, in a worker: a piece is what a range denotes of one block of a log.
 
-A dense range becomes a span in each block that exists (``culm.spark.select.places``). It comes once with each block
-that it overlaps, and each time the part of it is cut that lies there.
+A range is cut to the blocks that exist, so each is joined with those rows of its log's blocks that it overlaps. Each
+row also stands for the blocks behind it that do not exist. So every number belongs to one row, and what a range lacks
+between two blocks is told once, as a *gap*, which costs only its two ends. A dense range becomes a span in each block:
+it comes once with each block that it overlaps, and each time the part of it is cut that lies there.
 
 Paths and certificates are spans of one number each. They have some hundred numbers at most, whatever the log's length
 (docs/specs/ranges.md, "What is denoted"), and need no directory. All that a range denotes of one block is one piece,
@@ -11,20 +13,29 @@ if it is found at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby, zip_longest
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import compute
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.lipmaa import SPINE, path, spine
+from culm.spark.batches.arrays import signed, unsigned
 from culm.spark.batches.fields import Flags, Numbers, Offsets, lipmaa_of
 from culm.spark.batches.pack import BLOCK_BITS
-from culm.spark.runtime.columns import Batch, combined
-from culm.spark.select.places import BEYOND, NOT_HELD, BlockRow, Gap, Piece, batch_of, numbers_of, packed
+from culm.spark.runtime.columns import Batch, Row, Unsigned, combined, fitted, names
 from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PART, PAYLOAD, SPARSE, Asked
+from culm.store.schema import from_sql, to_sql
+from culm.types import Run
 
-Request = combined("Request", __name__, Asked, BlockRow)
-"""A range with a block of its log that it overlaps; ``low`` is null if the log has no verified entries."""
+_OFFSET_BITS = 13  # of a u32 in ``Piece.data`` for each end of a span, as offsets in the block; the rest is for wants
+
+NOT_HELD, BEYOND = REASONS = ("not held", "beyond the newest entry")
+"""Why there is a gap: a closed range may name numbers above the newest entry."""
 
 _SPINE = np.array(SPINE[:42], np.uint64)  # the numbers of the spine that fit into 64 bits
 
@@ -32,11 +43,108 @@ Spans = tuple[Offsets, Numbers, Numbers, Offsets]
 """The rows of ranges, first and last number, what is wanted."""
 
 
+class BlockRow(NamedTuple):
+    """A block with verified entries, and the blocks behind it that have none.
+
+    ``low`` is the first number of the block, ``upto`` the last one before the log's next block that has entries, or the
+    last there is. ``newest`` is the greatest verified number of the log. Every log with verified entries has some in
+    its first block, since a path leads to entry 1; so its rows cover all numbers.
+    """
+
+    author: bytes
+    log: int
+    low: int
+    upto: int
+    newest: int
+
+
+def covering(rows: Iterable[BlockRow]) -> Iterator[BlockRow]:
+    """Rows of blocks, which come sorted by log and number, each with the newest entry of the block, as described."""
+    for _, of_log in groupby(rows, key=attrgetter("author", "log")):
+        blocks = list(of_log)
+        for row, after in zip_longest(blocks, blocks[1:]):
+            upto = to_sql(MAX_U64) if after is None else after.low - 1
+            yield row._replace(upto=upto, newest=blocks[-1].newest)
+
+
+class Piece(NamedTuple):
+    """What is wanted of a block; or, without a ``requester``, the block's verified entries.
+
+    ``data`` has a u32 for each span of numbers (``packed``), or is a batch of ``Item``. ``pairs`` is how many numbers
+    the piece has, ``share`` the number of the task among those that share in the block.
+    """
+
+    author: bytes
+    log: int
+    block: int
+    share: int | None
+    data: bytes
+    requester: str | None = None
+    least: int | None = None
+    limit: int | None = None
+    pairs: int | None = None
+
+
+class Gap(NamedTuple):
+    """A span without any entry that is held, and the reason: ``NOT_HELD`` or ``BEYOND``."""
+
+    requester: str
+    author: bytes
+    log: int
+    reason: str
+    first: int
+    last: int
+
+
+class Missing(NamedTuple):
+    """A run of numbers that are denoted and not verified here: a row of ``culm.spark.select.Selection.missing``."""
+
+    requester: str
+    author: bytes
+    log_id: Unsigned
+    first: Unsigned
+    last: Unsigned
+    entries: Unsigned
+    reason: str
+
+
+Request = combined("Request", __name__, Asked, BlockRow)
+"""A range with a block of its log that it overlaps; ``low`` is null if the log has no verified entries."""
+
+
+def numbers_of(column: pa.Array) -> Numbers:
+    """The unsigned numbers of a column of signed longs (``to_sql``); null becomes 0."""
+    return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
+
+
+def packed(first: Offsets, last: Offsets, wants: Offsets) -> npt.NDArray[np.uint32]:
+    """Spans of numbers, as offsets in their blocks, and what is wanted of each, as ``Piece.data`` has them."""
+    return (first | last << _OFFSET_BITS | wants << 2 * _OFFSET_BITS).astype("<u4")
+
+
+def unpacked(pieces: pa.Array) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Of each span in a column ``Piece.data`` the row, and what was ``packed``."""
+    values = np.frombuffer(b"".join(pieces.to_pylist()), "<u4").astype(np.int64)
+    row = np.repeat(np.arange(len(pieces)), np.asarray(compute.binary_length(pieces)) // 4)
+    most = (1 << _OFFSET_BITS) - 1
+    return row, values & most, values >> _OFFSET_BITS & most, values >> 2 * _OFFSET_BITS
+
+
+def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **given: Any) -> Batch:  # noqa: ANN401 - arrays and sequences
+    """Rows of a table: columns as given, others from rows of ``source``; null where neither has the column."""
+    taken = source.select([name for name in source.schema.names if name in names(table)]).take(pa.array(row))
+    return Batch(table, fitted(taken, table, given))
+
+
+def gaps_of(source: pa.RecordBatch, row: Offsets, first: Numbers, last: Numbers, reason: str) -> Batch:
+    """The gaps of some rows of ``source``."""
+    return batch_of(Gap, source, row, first=signed(first), last=signed(last), reason=[reason] * len(row))
+
+
 def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
     """Batches of ``Request`` to pieces and gaps."""
-    for batch in batches:
-        if len(batch):
-            yield from _Cut(batch).pieces()
+    for batch in filter(len, batches):
+        yield from _Cut(batch).pieces()
 
 
 class _Cut:
@@ -44,18 +152,13 @@ class _Cut:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
-        self._start, self._last = numbers_of(batch.column("start")), numbers_of(batch.column("last"))
-        self._head, self._tail = numbers_of(batch.column("head")), numbers_of(batch.column("tail"))
-        self._newest, self._low = numbers_of(batch.column("newest")), numbers_of(batch.column("low"))
+        numbers = (numbers_of(batch.column(name)) for name in ("start", "last", "head", "tail", "newest", "low"))
+        self._start, self._last, self._head, self._tail, self._newest, self._low = numbers
         self._kind = np.asarray(batch.column("kind")).astype(np.int64)
-        self._sparse, self._open = self._has(SPARSE), self._has(OPEN | PART)
+        self._sparse, self._open, self._metadata = (self._kind & bits != 0 for bits in (SPARSE, OPEN | PART, METADATA))
         self._first = self._low <= self._start  # what no single block decides is said once
         self._reached = self._newest >= self._start
         self._gaps: list[Batch] = []
-
-    def _has(self, bits: int) -> Flags:
-        found: Flags = (self._kind & bits) != 0
-        return found
 
     def pieces(self) -> Iterator[Batch]:
         spans = [self._dense(), self._paths(), *self._certificates()]
@@ -63,8 +166,7 @@ class _Cut:
         yield from self._gaps
 
     def _lack(self, reason: str, row: Offsets, first: Numbers, last: Numbers) -> None:
-        found = batch_of(Gap, self._batch, row, first=first, last=last, reason=[reason] * len(row))
-        self._gaps.append(found)
+        self._gaps.append(gaps_of(self._batch, row, first, last, reason))
 
     def _dense(self) -> Spans:
         """The items of the dense ranges in the row's block; notes what they lack in the blocks behind it."""
@@ -101,7 +203,7 @@ class _Cut:
 
     def _certificates(self) -> Iterator[Spans]:
         """The certificates of the items: the path below the start, and the one above the end of closed ranges."""
-        wanted = self._first & self._has(METADATA) & self._reached
+        wanted = self._first & self._metadata & self._reached
         rows = wanted.nonzero()[0]
         row, seq = _steps(rows, self._start[rows], np.ones(len(rows), np.uint64))
         yield _certificates(row, seq, (seq > self._head[row]) & (seq < self._start[row]))
@@ -153,3 +255,20 @@ def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers
 def _certificates(row: Offsets, seq: Numbers, kept: Flags) -> Spans:
     row, seq = row[kept], seq[kept]
     return row, seq, seq, np.full(len(row), CERTIFICATE)
+
+
+def merged(rows: Iterable[Gap]) -> Iterator[Missing]:
+    """Gaps, sorted by requester, log, reason and first number, as runs that do not touch."""
+    for (requester, author, log, reason), of_log in groupby(rows, key=attrgetter(*Gap._fields[:4])):
+        for first, last in _joined((from_sql(row.first), from_sql(row.last)) for row in of_log):
+            yield Missing(requester, author, from_sql(log), first, last, last - first + 1, reason)
+
+
+def _joined(spans: Iterator[Run]) -> Iterator[Run]:
+    low, high = next(spans)
+    for first, last in spans:
+        if first > high + 1:
+            yield low, high
+            low = first
+        high = max(high, last)
+    yield low, high

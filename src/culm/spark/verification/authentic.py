@@ -22,8 +22,7 @@ import numpy as np
 
 from culm.errors import ConfigError
 from culm.spark.batches.fields import Bytes, Flags, Numbers, Offsets, signed
-from culm.spark.batches.pack import Signature
-from culm.spark.batches.records import Records
+from culm.spark.batches.pack import Pack, Signature
 
 
 class Signatures(Enum):
@@ -55,7 +54,7 @@ class Links:
     fits: Flags
 
     @classmethod
-    def among(cls, records: Records, rows: Offsets) -> Links:
+    def among(cls, records: Pack, rows: Offsets) -> Links:
         """The links among entries in these rows."""
         fields, seq = records.fields, records.seq[rows]
         at = np.column_stack([fields.backlink[rows], fields.lipmaalink[rows]])
@@ -75,13 +74,13 @@ class Links:
 
 
 def check(
-    records: Records, links: Links, signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
+    records: Pack, links: Links, signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
 ) -> Bytes:
     """The ``Signature`` of each record. Changes nothing.
 
     ``links``: those among all entries. ``vouched``: entries that higher segments vouch for, number and digest.
     """
-    signature = records.pack.signature.copy()
+    signature = records.signature.copy()
     signature[~records.is_entry] = Signature.NONE
     vouchers = np.zeros(len(records), np.int64)  # how many entries link to each that are authentic, as far as is known
     linker = linked = links.rows[:0]
@@ -93,7 +92,7 @@ def check(
             vouchers[[row for row in records.rows_of(seq) if records.digest[row].tobytes() == digest]] += 1
     heads = ((signature == Signature.UNKNOWN) & (vouchers == 0)).nonzero()[0]
     while len(heads):
-        good = signed(records.pack.data, records.pack.start[heads], records.pack.end[heads])
+        good = signed(records.data, records.start[heads], records.end[heads])
         signature[heads] = np.where(good, Signature.GOOD, Signature.BAD)
         if good.all():
             break

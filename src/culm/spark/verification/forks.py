@@ -30,7 +30,6 @@ import numpy as np
 from culm.bamboo import Entry, ForkProof
 from culm.spark.batches.fields import Offsets
 from culm.spark.batches.pack import Pack, Signature
-from culm.spark.batches.records import Records
 from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
@@ -102,20 +101,20 @@ def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Witness]:
     """The entries of a segment that may be part of the proof, and its first verified stretch."""
     for row in rows:
         segment = judged(row)
-        records = Records(Pack.decode(fetched(row.packed or b"")))
+        records = Pack.decode(fetched(row.packed or b""))
         of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
         for at in _concerned(records, segment.outcome.forked_at):
-            yield Witness(*of_log, to_sql(int(records.seq[at])), records.pack.record(int(at)), None)
+            yield Witness(*of_log, to_sql(int(records.seq[at])), records.record(int(at)), None)
         for low, high in segment.stretches[:1]:
             yield Witness(*of_log, to_sql(low), None, to_sql(high))
 
 
-def _concerned(records: Records, position: int) -> Offsets:
+def _concerned(records: Pack, position: int) -> Offsets:
     """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
 
     The first one above it proves the fork if the entry of that number ends its log.
     """
-    signature = records.pack.signature
+    signature = records.signature
     links = Links.among(records, ((signature == Signature.GOOD) | (signature == Signature.TIED)).nonzero()[0])
     above = links.seq[links.seq > np.uint64(position)][:1]
     chosen = np.isin(links.seq, [np.uint64(position), *above])

@@ -20,7 +20,7 @@ from pyarrow import compute
 from culm.errors import ConfigError, EncodingError
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import Fields, Offsets, why_not
-from culm.spark.batches.pack import BLOCK_BITS, Pack, block_of
+from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.spark.batches.slices import Shelf
 from culm.spark.reading.found import EntryRow
@@ -89,7 +89,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
         if not fields.good[low]:
             continue
         seq = fields.seq[low:high]
-        key = authors[low].tobytes(), int(fields.log_id[low]), block_of(int(seq[0]))
+        key = authors[low].tobytes(), int(fields.log_id[low]), int(seq[0]) >> BLOCK_BITS
         pack = Pack.of_new(fields.data, fields.start[low:high], fields.end[low:high], payload[order[low:high]])
         packs[key].append((int(seq.min()), int(seq.max()), pack))
     bad = order[~fields.good]
@@ -99,7 +99,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
         except EncodingError as error:
             yield Reject(row.source, row.offset, str(error))
             continue
-        key = (found.author, found.log_id, block_of(found.seq))
+        key = (found.author, found.log_id, found.seq >> BLOCK_BITS)
         packs[key].append((found.seq, found.seq, Pack.of_record(found.encode(), rank(ABSENT))))
     for (author, log_id, block), parts in packs.items():
         lows, highs, of_block = zip(*parts, strict=True)

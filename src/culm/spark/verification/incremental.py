@@ -25,9 +25,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from culm.spark.batches.pack import Pack
-from culm.spark.batches.records import Records
 from culm.spark.runtime.engine import Engine, Table, To
-from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow
@@ -121,7 +119,7 @@ def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
     """Segments become packs again. Each entry remembers its verdict, to find what changes."""
     for row in rows:
         pack = Pack.decode(row.packed or b"")
-        pack.before[Records(pack).is_entry] = judged(row).said
+        pack.before[pack.is_entry] = judged(row).said
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 
@@ -158,7 +156,7 @@ def fold(state: State, spark: SparkSession | None) -> None:
         return
     place = state.begin()
     is_small = sum(sizes[number] for number in chosen) <= _HERE_BYTES
-    engine: Engine = Here() if is_small or spark is None else OnSpark(spark, place / "work")
+    engine = Engine() if is_small or spark is None else OnSpark(spark, place / "work")
     number = state.next_number
     part = replace(state, generations=chosen)
     index = part.index(engine)

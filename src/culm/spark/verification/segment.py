@@ -35,9 +35,8 @@ from culm.bamboo import path, spine
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
 from culm.spark.batches.fields import DIGEST_BYTES, Numbers
-from culm.spark.batches.pack import Pack, Signature
+from culm.spark.batches.pack import Pack, Signature, distinct
 from culm.spark.batches.payload import SIZE_MISMATCH, rank
-from culm.spark.batches.records import Records, distinct
 from culm.spark.verification.authentic import Links, Signatures, check
 
 ROOT = 1
@@ -117,7 +116,7 @@ def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
 
 def segment_of(
     packs: Sequence[Pack], signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
-) -> tuple[Records, Summary]:
+) -> tuple[Pack, Summary]:
     """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
 
     ``vouched``: entries that higher segments vouch for (``steps.vouched``), with ``HEADS`` only.
@@ -131,7 +130,7 @@ def segment_of(
     segment = _Segment(records, links)
     piece = np.zeros(len(records), np.uint16)
     piece[links.rows] = segment.piece
-    records.pack = replace(records.pack, signature=signature, piece=piece)
+    records.signature, records.piece = signature, piece
     summary = segment.summary()
     if signatures is Signatures.HEADS:
         bad = (signature == Signature.BAD).nonzero()[0]
@@ -145,7 +144,7 @@ def segment_of(
 class _Segment:
     """The authentic entries of a segment, as places in the columns of ``Links``."""
 
-    def __init__(self, records: Records, links: Links) -> None:
+    def __init__(self, records: Pack, links: Links) -> None:
         self._records, self._links = records, links
         self._low, self._high = int(records.seq[0]), int(records.seq[-1])
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
@@ -198,7 +197,7 @@ class _Segment:
             greatest=_first(seq[::-1]),
             end_at=_first(seq[records.fields.is_end[rows]]),
             forked_at=self._forked_at,
-            lied_at=_first(seq[records.payload()[rows] == rank(SIZE_MISMATCH)]),
+            lied_at=_first(seq[records.known_payload()[rows] == rank(SIZE_MISMATCH)]),
             externals=[(target, self._expected[target]) for target in self._externals],
             exports=self._exports(),
             pieces=self._pieces,

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from culm.spark.batches.fields import Bytes, Flags
-from culm.spark.batches.pack import Pack
-from culm.spark.batches.records import Records, distinct
+from culm.spark.batches.pack import Pack, distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.spark.runtime.columns import Batch
 from culm.spark.verification.authentic import Signatures
@@ -95,10 +94,10 @@ def segmented(
 
 
 def _segment_row(
-    block: tuple[bytes, int, int], records: Records, summary: Summary, shelf: Shelf, *, keep: bool
+    block: tuple[bytes, int, int], records: Pack, summary: Summary, shelf: Shelf, *, keep: bool
 ) -> SegmentRow:
     findings = shelf.put(Findings.of(records).parts())
-    packed = shelf.put([records.pack.encode()]) if keep or summary.unsigned else None
+    packed = shelf.put([records.encode()]) if keep or summary.unsigned else None
     return SegmentRow(*block, to_sql(summary.low), to_sql(summary.high), summary.encode(), findings, packed)
 
 
@@ -132,7 +131,7 @@ def _collected(packed: Iterable[bytes]) -> list[Pack]:
         packs.append(Pack.decode(data))
         size += len(data)
         if size > _WAITING_BYTES and len(packs) > 1:
-            packs = [distinct(packs).pack]
+            packs = [distinct(packs)]
             size = len(packs[0].data)
     return packs
 

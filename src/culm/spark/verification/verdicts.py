@@ -29,9 +29,8 @@ from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
 from culm.spark.batches.arrays import decimals, hashes, names
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
-from culm.spark.batches.pack import Signature
+from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
-from culm.spark.batches.records import Records
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.verification.merge import Outcome
 from culm.spark.verification.segment import Summary
@@ -88,17 +87,17 @@ class Findings:
         return cls(**found)
 
     @classmethod
-    def of(cls, records: Records) -> Findings:
+    def of(cls, records: Pack) -> Findings:
         """The findings of the entries among some records; payload frames are left out."""
-        rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
+        rows = slice(None) if not records.frames else records.is_entry.nonzero()[0]
         return cls(
             seq=records.seq[rows],
             size=records.fields.size[rows],
             digest=records.digest[rows],
             payload_hash=records.digests[records.fields.payload_hash[rows]],
             is_end=records.fields.is_end[rows],
-            payload=records.payload()[rows],
-            **{name: getattr(records.pack, name)[rows] for name in ("piece", "copies", "signature", "before")},
+            payload=records.known_payload()[rows],
+            **{name: getattr(records, name)[rows] for name in ("piece", "copies", "signature", "before")},
         )
 
 

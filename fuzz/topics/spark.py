@@ -165,7 +165,7 @@ def _expected(rows: Iterable[Row]) -> tuple[dict[bytes, str], int]:
     lied: set[bytes] = set()
     frames: list[PayloadFrame] = []
     malformed = 0
-    for _, _, encoded, state, framed, _ in rows:
+    for _, _, encoded, state, framed, *_ in rows:
         if encoded is None:
             frames.append(PayloadFrame.decode(framed))
             continue

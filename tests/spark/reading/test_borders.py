@@ -11,7 +11,7 @@ import pytest
 from culm.spark.reading import borders as module
 from culm.spark.reading import inputs
 from culm.spark.reading.borders import borders
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Part, Piece, plan
 from culm.spark.reading.scan import scan
 from culm.store.files import BundleWriter
@@ -53,7 +53,7 @@ def small_chunks(request: pytest.FixtureRequest) -> object:
         yield
 
 
-def uncut(path: Path) -> list[Found]:
+def uncut(path: Path) -> list[EntryRow]:
     """All rows of a file, read in one piece."""
     return list(scan(Piece(str(path), Part.FILE, 0, 0)))
 

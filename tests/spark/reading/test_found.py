@@ -17,7 +17,7 @@ from culm.ranges import read_range
 from culm.spark.reading import inputs
 from culm.spark.reading import scan as scanning
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import Found, Wanted
+from culm.spark.reading.found import Wanted
 from culm.spark.reading.inputs import Part, plan
 from culm.spark.reading.scan import scan
 from culm.spark.runtime import columns
@@ -66,7 +66,7 @@ def read(path: Path, **options: str) -> list[dict[str, Any]]:
     """The rows that the source gives for some options."""
     asked = Options.parse(options)
     splits = plan([path], None, asked.wanted)
-    found = (batch for split in splits for batch in split_batches(split, Found, asked.wanted))
+    found = (batch for split in splits for batch in split_batches(split, asked.wanted))
     return [row for batch in entry_batches(found, asked) for row in batch.to_pylist()]
 
 
@@ -157,7 +157,7 @@ def test_pages_are_counted_in_bytes(path: Path, monkeypatch: pytest.MonkeyPatch)
     """A batch has few rows if their payloads are large, so that a task needs little memory."""
     monkeypatch.setattr(columns, "BATCH_BYTES", 2000)
     asked = Options.parse({"payloads": "true"})
-    found = [batch for split in plan([path], None, asked.wanted) for batch in split_batches(split, Found, asked.wanted)]
+    found = [batch for split in plan([path], None, asked.wanted) for batch in split_batches(split, asked.wanted)]
     assert 200 == sum(batch.num_rows for batch in found)
     if path.suffix != ".table":  # its rows have no payloads, and come as Parquet's reader cuts them
         assert 2 < max(batch.num_rows for batch in found) < 10

@@ -18,7 +18,7 @@ from pyarrow import fs, parquet
 from culm.errors import ConfigError, CulmError, StoreDamaged
 from culm.spark.reading import inputs
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import SQLITE_MAGIC, Part, Piece, plan
 from culm.spark.reading.scan import scan
 from culm.spark.runtime.columns import rows
@@ -118,9 +118,9 @@ def test_folders_may_be_mixed(tmp_path: Path) -> None:
     assert ("not a regular file", "not a regular file") == (reasons["pipe"], reasons["broken"])
 
 
-def split_rows(piece: Piece) -> Iterator[Found]:
+def split_rows(piece: Piece) -> Iterator[EntryRow]:
     """The rows of a piece."""
-    return rows(Found, split_batches((piece,), Found))
+    return rows(EntryRow, split_batches((piece,)))
 
 
 def test_of_a_home_only_the_store_is_read(tmp_path: Path) -> None:

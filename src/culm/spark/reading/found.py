@@ -98,21 +98,11 @@ EVERYTHING = Wanted()
 
 
 class EntryRow(NamedTuple):
-    """A row of ``entries.read_entries``: the columns of ``Found``, but for the payload."""
-
-    source: str
-    offset: int
-    encoded: bytes | None
-    payload_state: str | None
-    payload_frame: bytes | None
-    reason: str | None
-
-
-class Found(NamedTuple):
     """A row that was read: an entry with its payload's state, a payload frame, or a reject with its reason.
 
     ``offset`` is a byte of a file, or the row id in a store. A reject may have the bytes that are not an entry.
-    ``payload`` is None unless payloads were asked for, and this one is the entry's and not too large.
+    ``payload`` is None unless payloads were asked for, and this one is the entry's and not too large. It comes last:
+    the columns before it (``READ``) are all that a verification needs.
     """
 
     source: str
@@ -123,6 +113,9 @@ class Found(NamedTuple):
     reason: str | None = None
     payload: bytes | None = None
 
+
+READ = EntryRow._fields[:-1]
+"""The columns of ``entries.read_entries``."""
 
 # What a column of a table must hold that is read as one of these types. Tables of other people may hold anything.
 _TEXT = {"string", "large_string", "string_view"}
@@ -137,7 +130,7 @@ def check_columns(location: Location, found: pa.Schema) -> None:
     """Raise ``ConfigError`` if a table has no column ``encoded``, or one that holds something else than it has to."""
     if "encoded" not in found.names:
         raise ConfigError(f"{location}: a table of entries needs a binary column 'encoded'")
-    for name in {*found.names}.intersection(EntryRow._fields):
+    for name in {*found.names}.intersection(READ):
         kind, (what, accepted) = found.field(name).type, _HOLDS[str(schema(EntryRow).field(name).type)]
         # Columns of few different values are written as dictionaries, by pandas for instance.
         of_values = str(kind.value_type if pa.types.is_dictionary(kind) else kind).partition("[")[0]

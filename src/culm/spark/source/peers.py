@@ -25,7 +25,7 @@ from culm.errors import ConfigError, NetworkError
 from culm.node.network.urls import PeerUrl
 from culm.ranges import Range
 from culm.spark.batches.payload import HELD, without_bytes
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import batch_of, batches
 from culm.spark.source.options import Options
 from culm.spark.source.rows import SupportsTriggerAvailableNow, entry_batches
@@ -76,7 +76,7 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        return entry_batches([batch_of(Found, partition.value)], self._options)
+        return entry_batches([batch_of(EntryRow, partition.value)], self._options)
 
     def stop(self) -> None:
         """End the session, when the query ends."""
@@ -92,10 +92,10 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._feed
 
 
-def _cut(rows: Iterable[Found]) -> list[list[Found]]:
+def _cut(rows: Iterable[EntryRow]) -> list[list[EntryRow]]:
     total = 0
 
-    def task(row: Found) -> int:
+    def task(row: EntryRow) -> int:
         nonlocal total
         total += len(row.encoded or b"") + len(row.payload or b"")
         return total // _TASK_BYTES
@@ -140,7 +140,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise NetworkError(f"{self._url} has {log} up to {reached} only; {low} to {end[log]} were asked for")
         return self._rows(found)
 
-    def _fetched(self, start: Reached, end: Reached) -> dict[str, list[Found]]:
+    def _fetched(self, start: Reached, end: Reached) -> dict[str, list[EntryRow]]:
         """The entries of each log between two offsets, as far as the peer has them without a gap."""
         from culm.spark.source.feed import fetched  # noqa: PLC0415 - loads the node, which tasks do not need
 
@@ -150,7 +150,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         with fetched(self._url, spans, self._options.wait) as store:
             return {log_text(log): [*self._held(store, log, span)] for log, span in spans.items()}
 
-    def _held(self, store: ReadableStore, log: Log, span: Range) -> Iterator[Found]:
+    def _held(self, store: ReadableStore, log: Log, span: Range) -> Iterator[EntryRow]:
         for seq, stored in enumerate(store.entries(log, span.start, span.last), span.start):
             entry, is_held = stored.entry, stored.payload_complete
             if entry.seq != seq:
@@ -158,8 +158,8 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             is_kept = is_held and entry.size <= self._options.wanted.payload_limit
             payload = b"".join(store.payload(stored)) if is_kept else None
             state = HELD if is_held else without_bytes(entry)
-            yield Found(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)
+            yield EntryRow(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)
 
-    def _rows(self, found: dict[str, list[Found]]) -> Iterator[Row]:
-        for batch in entry_batches(batches(Found, chain.from_iterable(found.values())), self._options):
+    def _rows(self, found: dict[str, list[EntryRow]]) -> Iterator[Row]:
+        for batch in entry_batches(batches(EntryRow, chain.from_iterable(found.values())), self._options):
             yield from (Row(**row) for row in batch.to_pylist())

@@ -13,7 +13,6 @@ from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import Found
 from culm.spark.source.options import ENTRIES, Options
 
 try:
@@ -35,11 +34,11 @@ class Pieces:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        return entry_batches(split_batches(partition.value, Found, self._options.wanted), self._options)
+        return entry_batches(split_batches(partition.value, self._options.wanted), self._options)
 
 
 def entry_batches(found: Iterable[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns and the rows that the options want, of batches of ``Found``; no batch is empty."""
+    """Batches with the columns and the rows that the options want, of batches of ``EntryRow``; no batch is empty."""
     return (batch for batch in (_batch(one, options) for one in found) if batch.num_rows)
 
 
@@ -55,10 +54,6 @@ def _batch(found: pa.RecordBatch, options: Options) -> pa.RecordBatch:
         chosen |= _has(found, "reason")
     rows = chosen.nonzero()[0]
     fields, found = fields.take(rows), found.take(pa.array(rows))
-    if "payload" in options.columns:  # a range may leave some out by their numbers and sizes
-        numbers = zip(fields.seq.tolist(), fields.size.tolist(), strict=True)
-        some = np.array([options.wanted.has_payload(*at) for at in numbers], np.bool_)
-        found = _with_column(found, "payload", _some(found.column("payload"), some))
     columns = [_FIELDS[name](fields) if name in _FIELDS else found.column(name) for name in options.columns]
     return pa.record_batch(columns, names=list(options.columns)) if columns else pa.record_batch([])
 

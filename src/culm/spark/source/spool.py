@@ -21,7 +21,7 @@ from typing import TypedDict
 from culm.bamboo import Entry
 from culm.errors import ConfigError, InvalidEntry
 from culm.spark.batches.payload import without_bytes
-from culm.spark.reading.found import Found, Wanted
+from culm.spark.reading.found import EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece, greatest_id
 from culm.spark.reading.scan import scan
 from culm.staging import sync
@@ -120,7 +120,7 @@ class Spool:
         elif time.monotonic() - self._since > self._wait:
             self._overdue, self._held_up = self._known, None
 
-    def rows(self, start: Offset, end: Offset, source: str) -> Iterator[Found]:
+    def rows(self, start: Offset, end: Offset, source: str) -> Iterator[EntryRow]:
         """The rows between two offsets, always the same. ``ConfigError`` if they are of another store.
 
         A fork proof is three rows: its two entries, and a reject that says what they mean.
@@ -140,7 +140,7 @@ class Spool:
                 entry = Entry.decode(found.encoded or b"")
                 told = f"the log {log_text(entry.log)} is forked: its author signed two entries {entry.seq}"
                 if self._wanted.has_log(*entry.log):
-                    yield Found(source, found.offset, reason=f"{told}; both stand beside this row")
+                    yield EntryRow(source, found.offset, reason=f"{told}; both stand beside this row")
 
 
 def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
@@ -160,7 +160,7 @@ def _payload_bytes(entry: Entry | None, wanted: Wanted) -> int:
     return entry.size if entry is not None and is_wanted else 0
 
 
-def _settled(found: Found, wanted: Wanted, without: frozenset[int]) -> Found:
+def _settled(found: EntryRow, wanted: Wanted, without: frozenset[int]) -> EntryRow:
     """A row with its payload if the batch has it; else as if no payload had ever come, because it may come later."""
     entry = _entry(found.encoded)
     has_it = found.offset not in without and _payload_bytes(entry, wanted)

@@ -62,8 +62,7 @@ def _read(path: Path, **options: str) -> None:
     """What the driver and then a worker do."""
     from culm.spark.reading.entries import split_batches  # noqa: PLC0415 - Spark is an extra
     from culm.spark.reading.inputs import plan  # noqa: PLC0415
-    from culm.spark.source.options import Options  # noqa: PLC0415
-    from culm.spark.source.rows import entry_batches  # noqa: PLC0415
+    from culm.spark.source.rows import Options, entry_batches  # noqa: PLC0415
 
     asked = Options.parse(options)
     splits = plan([path], None, asked.wanted)

@@ -24,7 +24,7 @@ from culm.spark.reading.scan import scan
 from culm.spark.runtime.columns import batches, types
 from culm.spark.runtime.here import Here, HereTable, rows_of
 from culm.spark.select import requests
-from culm.spark.source.options import ENTRIES, Options
+from culm.spark.source.rows import ENTRIES, Options
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.steps import pronounced

@@ -48,7 +48,7 @@ def small_chunks(request: pytest.FixtureRequest) -> object:
     with (
         mock.patch.object(module, "_CHUNK", request.param),
         mock.patch.object(inputs, "_CUT_HERE", 10),
-        mock.patch.object(inputs, "_SPLIT_BYTES", 2000),
+        mock.patch.object(inputs, "SPLIT_BYTES", 2000),
     ):
         yield
 
@@ -109,5 +109,5 @@ def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
         stream.write(whole[:12])
         for _ in range(2**26 // len(frames)):
             stream.write(frames)
-    with mock.patch.object(inputs, "_CUT_HERE", 2**20), mock.patch.object(inputs, "_SPLIT_BYTES", 2**21):
+    with mock.patch.object(inputs, "_CUT_HERE", 2**20), mock.patch.object(inputs, "SPLIT_BYTES", 2**21):
         assert 30 <= len(plan([path]))  # the sizes of a bundle of 1 GiB, divided by 16

@@ -21,8 +21,7 @@ from culm.spark.reading.found import Wanted
 from culm.spark.reading.inputs import Part, plan
 from culm.spark.reading.scan import scan
 from culm.spark.runtime import columns
-from culm.spark.source.options import Options
-from culm.spark.source.rows import entry_batches
+from culm.spark.source.rows import Options, entry_batches
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.store.rows import all_rows

@@ -79,7 +79,7 @@ def test_stores_are_cut_by_rows(tmp_path: Path) -> None:
         store.add([*log.items(), (other, b"other")])
     with SQLiteStore(tmp_path / "empty"):
         pass
-    with mock.patch.object(inputs, "_ROWS", 10), mock.patch.object(inputs, "_SPLIT_BYTES", 1):
+    with mock.patch.object(inputs, "_ROWS", 10), mock.patch.object(inputs, "SPLIT_BYTES", 1):
         splits = plan([tmp_path / "store", tmp_path / "empty"])
     (first, second, third, forks) = [piece for (piece,) in splits]
     assert (Part.ENTRIES, Part.ENTRIES, Part.ENTRIES, Part.FORKS) == (first.part, second.part, third.part, forks.part)
@@ -183,7 +183,7 @@ def test_small_inputs_share_a_split(tmp_path: Path) -> None:
     paths = [tmp_path / str(number) for number in range(10)]
     for number, path in enumerate(paths):
         path.write_bytes(b"x" * (1000 if number == 4 else 100))
-    with mock.patch.object(inputs, "_SPLIT_BYTES", 450):
+    with mock.patch.object(inputs, "SPLIT_BYTES", 450):
         splits = plan([*paths, paths[3]])
     assert [4, 1, 4, 1] == [len(split) for split in splits]
     pieces = [piece for split in splits for piece in split]

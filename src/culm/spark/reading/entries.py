@@ -42,7 +42,7 @@ def read(
 
     ``authors`` (base62 or hex) and ``logs`` (``AUTHOR/LOG``) take what either names; ``range`` is a Bamboo range of
     numbers (``5..10 sparse``). Of a store only the entries are read that these name. ``columns``: of
-    ``culm.spark.source.options.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
+    ``culm.spark.source.rows.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
     of that name, up to 1 MiB each.
 
     What the session's Hadoop configuration and the environment say of S3 and Azure goes along. Spark's exception, with

@@ -18,7 +18,7 @@ import pyspark.sql.pandas.serializers
 import pyspark.worker
 from pyspark import daemon
 
-import culm.spark.source.rows
+import culm.spark.source.source
 import culm.spark.verification.job
 
 LOADED = (pa, pd, pyspark, culm)

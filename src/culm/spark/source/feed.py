@@ -32,7 +32,7 @@ from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
 from culm.spark.reading.found import Wanted
-from culm.spark.source.options import Options
+from culm.spark.source.rows import Options
 from culm.spark.source.spool import Spool
 from culm.store import ReadableStore, SQLiteStore
 from culm.types import Log

@@ -26,9 +26,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from culm.errors import ConfigError
 from culm.spark.reading.borders import has_end
-from culm.spark.reading.inputs import Part, Piece, cut, greatest_id, is_beside, plan_listed
-from culm.spark.source.options import Options
-from culm.spark.source.rows import Pieces, SupportsTriggerAvailableNow
+from culm.spark.reading.inputs import SPLIT_BYTES, Part, Piece, cut, greatest_id, looked_at, packed, without_beside
+from culm.spark.source.rows import Options, Pieces, SupportsTriggerAvailableNow
 from culm.spark.storage import Location, opened_store
 from culm.spark.storage.location import Listed
 
@@ -160,17 +159,16 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rejects.append(Piece.reject(where, f"{change}; {_AGAIN}"))
             else:
                 files.append(Listed(where, size, named=False))
-        splits = plan_listed(files, self._options.wanted)
-        return [InputPartition(split) for split in (*splits, tuple(rejects)) if split]
+        pieces = [*looked_at(files, self._options.wanted, stores=False), *rejects]
+        return [InputPartition(split) for split in packed(pieces, SPLIT_BYTES, lambda piece: piece.size)]
 
     def _listed(self) -> Sizes:
         """The files below the folder that are not hidden."""
-        files = list(self._folder.listed())
+        files = without_beside(self._folder.listed())
         if any(file.named for file in files):
             raise ConfigError(f"{self._folder}: cannot be followed; a stream reads a folder, a store, or a peer")
-        uris = {file.location.uri for file in files}
         root = len(self._folder.uri.rstrip("/")) + 1
-        return {file.location.uri[root:]: file.size for file in files if not is_beside(file.location.uri, uris)}
+        return {file.location.uri[root:]: file.size for file in files}
 
     def _is_finished(self, name: str, size: int | None) -> bool:
         """Whether nobody writes a file any longer: its end says so, or it has not changed for a while."""

@@ -13,8 +13,8 @@ a session and a store of its own. A batch that is made again is fetched again, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,9 +26,9 @@ from culm.node.network.urls import PeerUrl
 from culm.ranges import Range
 from culm.spark.batches.payload import HELD, without_bytes
 from culm.spark.reading.found import EntryRow
+from culm.spark.reading.inputs import packed
 from culm.spark.runtime.columns import batch_of, batches
-from culm.spark.source.options import Options
-from culm.spark.source.rows import SupportsTriggerAvailableNow, entry_batches
+from culm.spark.source.rows import Options, SupportsTriggerAvailableNow, entry_batches
 from culm.spark.source.spool import BEGINNING, Offset
 from culm.store import ReadableStore
 from culm.store.schema import to_sql
@@ -72,7 +72,8 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # type: ignore[override]
         """The rows between two offsets, cut into tasks, which have them with them."""
-        return [InputPartition(rows) for rows in _cut(self._opened().spool.rows(start, end, str(self._url)))]
+        rows = self._opened().spool.rows(start, end, str(self._url))
+        return [InputPartition(some) for some in packed(rows, _TASK_BYTES, _bytes_of)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -92,15 +93,8 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._feed
 
 
-def _cut(rows: Iterable[EntryRow]) -> list[list[EntryRow]]:
-    total = 0
-
-    def task(row: EntryRow) -> int:
-        nonlocal total
-        total += len(row.encoded or b"") + len(row.payload or b"")
-        return total // _TASK_BYTES
-
-    return [list(some) for _, some in groupby(rows, key=task)]
+def _bytes_of(row: EntryRow) -> int:
+    return len(row.encoded or b"") + len(row.payload or b"")
 
 
 Reached = dict[str, int]

@@ -88,7 +88,7 @@ TESTED_IN = {
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.charts spark.report.coverage spark.report.numbers"
     " spark.report.page spark.report.stretches",
-    "spark/test_select": "spark.reading.payload_places spark.select.bundles"
+    "spark/test_select": "spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.places spark.select.requests spark.select.steps",
     "spark/following/test_query": "spark.following.delivery",

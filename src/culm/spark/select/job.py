@@ -23,12 +23,11 @@ from culm.errors import ConfigError
 from culm.spark.batches.payload import HELD
 from culm.spark.plan.given import REQUESTS, Given, given, read_rows
 from culm.spark.reading.inputs import plan
-from culm.spark.reading.payload_places import PlaceRow
 from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
-from culm.spark.select.bundles import gather_with_places, write_bundles
+from culm.spark.select.bundles import PlaceRow, gather_with_places, write_bundles
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.places import BEYOND, NOT_HELD, Gap, Missing, merged
 from culm.spark.select.requests import PART, Refused

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -50,8 +50,7 @@ def local_copy(location: Location) -> Iterator[Path]:
     folder = _folder()
     changed = system.handler.fs.ukey(path) if isinstance(system, fs.PyFileSystem) else info.mtime_ns
     key = sha256(f"{location.uri}\n{info.size}\n{changed}".encode()).hexdigest()[:40]
-    lock = _locked(folder / f"{key}.lock", fcntl.LOCK_EX)
-    try:
+    with _locked(folder / f"{key}.lock", fcntl.LOCK_EX) as lock:
         copy = folder / key / location.name
         if not copy.exists():
             _sweep(folder, info.size)
@@ -60,8 +59,6 @@ def local_copy(location: Location) -> Iterator[Path]:
         os.utime(lock)
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield copy
-    finally:
-        os.close(lock)
 
 
 @contextmanager
@@ -101,33 +98,25 @@ def _folder() -> Path:
     return folder
 
 
-def _locked(path: Path, kind: int) -> int:
+@contextmanager
+def _locked(path: Path, kind: int) -> Iterator[int]:
     """The descriptor of a lock file, locked. Its file may be deleted while this waits; it is made again then."""
     while True:
-        with ExitStack() as opened:
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            opened.callback(os.close, lock)
-            fcntl.flock(lock, kind)
-            if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
-                opened.pop_all()
-                return lock
+        with path.open("a") as file:
+            fcntl.flock(file, kind)
+            if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                yield file.fileno()
+                return
 
 
 def _sweep(folder: Path, needed: int) -> None:
     """Delete copies that nobody uses: old ones, and more until ``needed`` bytes fit below the limit."""
     locks = sorted(folder.glob("*.lock"), key=lambda path: path.stat().st_mtime)
-    sizes = {lock: _size(lock.with_suffix("")) for lock in locks}
+    sizes = {lock: sum(file.stat().st_size for file in lock.with_suffix("").rglob("*")) for lock in locks}
     total = sum(sizes.values()) + needed
     for path, size in sizes.items():
-        if path.stat().st_mtime > time.time() - _DAY and total <= _MOST_BYTES:
-            continue
-        with suppress(BlockingIOError):
-            lock = _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            rmtree(path.with_suffix(""), ignore_errors=True)
-            path.unlink()
-            os.close(lock)
-            total -= size
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if path.stat().st_mtime <= time.time() - _DAY or total > _MOST_BYTES:
+            with suppress(BlockingIOError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                rmtree(path.with_suffix(""), ignore_errors=True)
+                path.unlink()
+                total -= size

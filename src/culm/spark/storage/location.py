@@ -101,10 +101,8 @@ class Location:
 
     def _other(self, own: str, path: str) -> Location:
         """The location of another path of the same file system; ``own`` is the path of this location."""
-        own = own.rstrip("/")
-        _, found, rest = self.uri.rpartition("://")
-        below = rest[rest.find("/") :] if found and "/" in rest else "" if found else rest
-        root = len(own) - len(below)  # of the path: a bucket's name, which the URI has as its authority
+        below = re.sub(r"^[^/]+://[^/]*", "", self.uri)
+        root = len(own.rstrip("/")) - len(below)  # of the path: a bucket's name, which the URI has as its authority
         return Location(self.uri.removesuffix(below) + path[root:], self.settings)
 
 

@@ -86,7 +86,6 @@ class Feed:
         self._config = NodeConfig(clump or b"", policy=policy)
         self.spool = Spool(self._home.store_path, options.wanted, options.wait)
         self._thread = Thread(target=self._run, name="culm-feed", daemon=True)
-        self._has_begun = False
         self._stop = Event()
         self._trouble: Exception | None = None
         self._heard = 0.0  # when bytes of the peer came last
@@ -94,7 +93,7 @@ class Feed:
     def once(self) -> None:
         """Get what the peer has now. ``NetworkError``, ``ProtocolError`` or ``StoreError`` if that fails."""
         self._session(is_live=False)
-        self._has_begun = True
+        self._stop.set()  # ``go_on`` finds nothing more to do
         self.spool.wait_no_longer()
 
     def go_on(self) -> None:
@@ -102,8 +101,7 @@ class Feed:
 
         Raises why the session ended for good, if it did.
         """
-        if not self._has_begun:
-            self._has_begun = True
+        if self._thread.ident is None:
             self._thread.start()
         if self._trouble is not None:
             raise self._trouble
@@ -131,8 +129,6 @@ class Feed:
                     if time.monotonic() - away_since > _AWAY_SECONDS:
                         raise
                     _logger.warning("%s: %s; calling again", self._url, error)
-        except _StopAskedError:
-            pass
         except Exception as error:  # noqa: BLE001 - a stream must not stand still without a word
             self._trouble = error
 

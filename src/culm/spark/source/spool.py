@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -87,18 +87,19 @@ class Spool:
             return start
         # The store does not wait for the disk with what a peer can send again. Spark's checkpoint is on the disk, and
         # must not know more than the store after a power cut.
-        log = self._path.with_name(f"{self._path.name}-wal")
-        if log.exists():
-            sync(log)
+        with suppress(FileNotFoundError):
+            sync(self._path.with_name(f"{self._path.name}-wal"))
         return end
 
     def _behind(self, connection: sqlite3.Connection, start: Offset, most: int) -> Offset:
-        end = Offset(entries=start["entries"], forks=start["forks"], last=start["last"], without=[])
+        end: Offset = {**start, "without": []}
         total, held_up = 0, None
         rows = connection.execute(f"{_ENTRIES} LIMIT ?", (start["entries"], most))
         for row, encoded, digest, state, held in each_row(rows, ROW, BYTES.or_null(), BYTES, COUNT, COUNT):
             in_order((end["entries"],), (row,))
-            payload = _payload_bytes(_entry(encoded), self._wanted)
+            payload = 0
+            with suppress(InvalidEntry):
+                payload = _payload_bytes(Entry.decode(encoded or b""), self._wanted)
             if payload and state in {PayloadState.ABSENT, PayloadState.PARTIAL}:
                 if row > self._overdue:
                     held_up = row, held
@@ -115,8 +116,7 @@ class Spool:
     def _note(self, held_up: tuple[int, int] | None, connection: sqlite3.Connection) -> None:
         """Note what holds the rows up. After a while without a byte, all rows that were there then are overdue."""
         if held_up is None or held_up != self._held_up:
-            self._held_up, self._since = held_up, time.monotonic()
-            self._known = greatest_id(connection, "entries")
+            self._held_up, self._since, self._known = held_up, time.monotonic(), greatest_id(connection, "entries")
         elif time.monotonic() - self._since > self._wait:
             self._overdue, self._held_up = self._known, None
 
@@ -128,11 +128,10 @@ class Spool:
         with self._database.snapshot() as connection:
             _check(connection, start, self._path)
             _check(connection, end, self._path)
-        without = frozenset(end["without"])
-        piece = Piece(str(self._path), Part.ENTRIES, start["entries"] + 1, end["entries"])
-        for found in scan(piece, self._wanted):
+        path, without = str(self._path), frozenset(end["without"])
+        for found in scan(Piece(path, Part.ENTRIES, start["entries"] + 1, end["entries"]), self._wanted):
             yield _settled(found, self._wanted, without)._replace(source=source)
-        proofs = scan(Piece(str(self._path), Part.FORKS, start["forks"] + 1, end["forks"]), self._wanted)
+        proofs = scan(Piece(path, Part.FORKS, start["forks"] + 1, end["forks"]), self._wanted)
         for found in proofs:
             yield found._replace(source=source)
             if found.reason is None:
@@ -154,22 +153,15 @@ def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
         )
 
 
-def _payload_bytes(entry: Entry | None, wanted: Wanted) -> int:
+def _payload_bytes(entry: Entry, wanted: Wanted) -> int:
     """The size of an entry's payload if that is wanted, else 0."""
-    is_wanted = entry is not None and wanted.has(entry.place) and wanted.has_payload(entry.seq, entry.size)
-    return entry.size if entry is not None and is_wanted else 0
+    return entry.size if wanted.has(entry.place) and wanted.has_payload(entry.seq, entry.size) else 0
 
 
-def _settled(found: EntryRow, wanted: Wanted, without: frozenset[int]) -> EntryRow:
+def _settled(found: EntryRow, wanted: Wanted, without: Collection[int]) -> EntryRow:
     """A row with its payload if the batch has it; else as if no payload had ever come, because it may come later."""
-    entry = _entry(found.encoded)
-    has_it = found.offset not in without and _payload_bytes(entry, wanted)
-    if has_it or entry is None or found.reason is not None:
-        return found
-    return found._replace(payload_state=without_bytes(entry), payload=None)
-
-
-def _entry(encoded: bytes | None) -> Entry | None:
     with suppress(InvalidEntry):
-        return Entry.decode(encoded or b"")
-    return None
+        entry = Entry.decode(found.encoded or b"")
+        if found.offset in without or not _payload_bytes(entry, wanted):
+            return found._replace(payload_state=without_bytes(entry), payload=None)
+    return found

@@ -178,7 +178,7 @@ def test_a_log_with_a_gap_makes_few_pieces(tmp_path: Path) -> None:
         connection.execute("UPDATE logs SET greatest = ?", (to_sql(2**64 - 1),))
     wanted = Wanted(logs=frozenset([log.entries[0].log]), span=read_range("2.."))
     (split,) = plan([tmp_path / "store"], None, wanted)
-    assert [Part.FORKS, Part.LOGS] == [piece.part for piece in split]
+    assert [Part.FORKS, Part.ENTRIES] == [piece.part for piece in split]
     assert [2, 3] == [Entry.decode(row.encoded).seq for piece in split for row in entries(piece, wanted)]
 
 

@@ -76,7 +76,6 @@ class Part(Enum):
     FILE = "file"
     ENTRIES = "entries"
     FORKS = "forks"
-    LOGS = "logs"
     TABLE = "table"
     REJECT = "reject"
 
@@ -87,9 +86,8 @@ class Piece:
 
     ==========  =====================================================================================
     FILE        the bytes from ``low`` to before ``high``, where records begin; 0 for the file's end
-    ENTRIES     row ids of entries
+    ENTRIES     row ids of entries; of logs, if only entries with ``numbers`` (first and last) are wanted
     FORKS       row ids of fork proofs; of logs, if there are ``numbers``
-    LOGS        row ids of logs; the entries with ``numbers`` (first and last) are wanted
     TABLE       row groups
     REJECT      nothing: only the ``reason`` counts
     ==========  =====================================================================================
@@ -100,18 +98,13 @@ class Piece:
 
     path: str
     part: Part
-    low: int
-    high: int
+    low: int = 0
+    high: int = 0
     size: int = 0
     reason: str | None = None
     numbers: Run | None = None
     checksum: bytes = b""
     settings: Settings = field(default=(), repr=False, compare=False)
-
-    @classmethod
-    def reject(cls, location: Location, reason: str) -> Piece:
-        """In place of a file that is not read."""
-        return cls(location.uri, Part.REJECT, 0, 0, reason=reason)
 
     @property
     def location(self) -> Location:
@@ -169,7 +162,8 @@ def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -
         except CulmError as error:
             if file.named:
                 raise
-            return [Piece.reject(file.location, str(error).removeprefix(f"{file.location}: "))]
+            uri = file.location.uri
+            return [Piece(uri, Part.REJECT, reason=str(error).removeprefix(f"{uri}: "))]
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(chain.from_iterable(pool.map(pieces, files)))
@@ -260,7 +254,7 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
         return
     if not wanted.chooses_logs:
         logs = cut(1, greatest_id(connection, "logs"), _LOGS)
-        yield from ((part, *ids, whole) for ids in logs for part in (Part.LOGS, Part.FORKS))
+        yield from ((part, *ids, whole) for ids in logs for part in (Part.ENTRIES, Part.FORKS))
         return
     named = [(author, 0, MAX_U64) for author in wanted.authors or ()]
     named += [(author, log_id, log_id) for author, log_id in wanted.logs or ()]
@@ -272,7 +266,7 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
         reached = min(last, 0 if greatest is None else from_sql(greatest))
         # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
         step = max(_ROWS, (reached - first) // (rows // _ROWS + 1) + 1)
-        yield from ((Part.LOGS, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
+        yield from ((Part.ENTRIES, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
 
 
 def packed(things: Iterable[T], most: int, size: Callable[[T], int]) -> Iterator[tuple[T, ...]]:

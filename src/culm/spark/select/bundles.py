@@ -43,7 +43,6 @@ from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.storage import Location, Settings, opened_store, settings_here
-from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, read_records_from
 from culm.store.payloads.pieces import read_pieces
 
@@ -146,21 +145,6 @@ def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
 
 
 # -- noting places ---------------------------------------------------------------------------------------------
-
-
-def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[PackRow | Reject | PlaceRow]:
-    """``verification.gather.gather`` that also notes the places of payloads in the same pass."""
-    noted: list[PlaceRow] = []
-
-    def noting(batch: pa.RecordBatch) -> pa.RecordBatch:
-        noted.extend(places_of(batch))
-        return batch
-
-    for row in gather(map(noting, batches)):
-        yield from noted
-        noted.clear()
-        yield row
-    yield from noted
 
 
 def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:

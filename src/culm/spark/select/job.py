@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
-from culm.spark.select.bundles import PlaceRow, gather_with_places, write_bundles
+from culm.spark.select.bundles import PlaceRow, places_of, write_bundles
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.places import BEYOND, NOT_HELD, Gap, Missing, merged
 from culm.spark.select.requests import PART, Refused
@@ -109,7 +110,7 @@ def run_select(
         # First, because it refuses requests that lack a column, and verifying large inputs takes hours.
         wanted = SparkTable(engine, Given, given(read_rows(spark, Path(requests).absolute()), REQUESTS))
         run.say_reading(splits)
-        step = gather_with_places if bundles else gather
+        step = partial(gather, note=places_of) if bundles else gather
         packs, rejects, places = engine.read(splits, step, PackRow, Reject, PlaceRow)
         verification = Verification(engine, ways, keep=True)
         verification.take(packs)

@@ -156,7 +156,7 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise ConfigError(f"{where}: it was to be read, and is gone: put it back, because its rows are missing")
             if name in start["files"] or info.size != size:
                 change = f"changed from {start['files'].get(name, size)} to {info.size} bytes after it was listed"
-                rejects.append(Piece.reject(where, f"{change}; {_AGAIN}"))
+                rejects.append(Piece(where.uri, Part.REJECT, reason=f"{change}; {_AGAIN}"))
             else:
                 files.append(Listed(where, size, named=False))
         pieces = [*looked_at(files, self._options.wanted, stores=False), *rejects]

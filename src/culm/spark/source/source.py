@@ -173,13 +173,11 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
             system, folder = self._folder.filesystem()
             staging = self._staging.filesystem()[1]
             system.create_dir(folder, recursive=True)
-            before = [one.location for one in self._folder.listed()] if self._overwrite else []
+            before = {old.location.filesystem()[1] for old in self._folder.listed()} if self._overwrite else set()
             for name in written:
                 system.move(f"{staging}/{name}", f"{folder}/{final[name]}")
-            kept = {f"{folder}/{name}" for name in final.values()}
-            for old in before:
-                if old.filesystem()[1] not in kept:
-                    system.delete_file(old.filesystem()[1])
+            for old in before - {f"{folder}/{name}" for name in final.values()}:
+                system.delete_file(old)
             system.delete_dir(staging)
 
     def abort(self, messages: list[datasource.WriterCommitMessage | None]) -> None:

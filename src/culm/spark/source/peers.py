@@ -14,6 +14,7 @@ a session and a store of its own. A batch that is made again is fetched again, s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,6 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._url, self._options = PeerUrl.parse(url, schemes=("culm",)), options
         if options.home is None:
             raise ConfigError("to follow a culm:// peer, name a folder for the stream: option('home', FOLDER)")
-        self._feed: Feed | None = None
 
     def initialOffset(self) -> Offset:  # type: ignore[override]  # it is a dict
         """Before the first row."""
@@ -60,19 +60,18 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Get what the peer has now, once; the query ends with it."""
-        self._opened().once()
+        self._feed.once()
 
     def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # type: ignore[override]
         """The end of the next batch. Raises why the session with the peer ended, if it did for good."""
         if start is None:
             raise ConfigError("following a culm:// peer needs PySpark 4.2 or newer")
-        feed = self._opened()
-        feed.go_on()
-        return feed.spool.end(start, self._options.batch)
+        self._feed.go_on()
+        return self._feed.spool.end(start, self._options.batch)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # type: ignore[override]
         """The rows between two offsets, cut into tasks, which have them with them."""
-        rows = self._opened().spool.rows(start, end, str(self._url))
+        rows = self._feed.spool.rows(start, end, str(self._url))
         return [InputPartition(some) for some in packed(rows, _TASK_BYTES, _bytes_of)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -81,16 +80,14 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """End the session, when the query ends."""
-        if self._feed is not None:
+        if "_feed" in self.__dict__:  # it was used
             self._feed.stop()
 
-    def _opened(self) -> Feed:
-        """The feed, made at the first use."""
-        if self._feed is None:
-            from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
+    @cached_property
+    def _feed(self) -> Feed:
+        from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
 
-            self._feed = Feed(self._url, self._options)
-        return self._feed
+        return Feed(self._url, self._options)
 
 
 def _bytes_of(row: EntryRow) -> int:
@@ -149,7 +146,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             entry, is_held = stored.entry, stored.payload_complete
             if entry.seq != seq:
                 return
-            is_kept = is_held and entry.size <= self._options.wanted.payload_limit
+            is_kept = is_held and self._options.wanted.has_payload(seq, entry.size)
             payload = b"".join(store.payload(stored)) if is_kept else None
             state = HELD if is_held else without_bytes(entry)
             yield EntryRow(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)

@@ -176,7 +176,7 @@ def test_a_log_with_a_gap_makes_few_pieces(tmp_path: Path) -> None:
         store.add(log.items())
     with closing(sqlite3.connect(tmp_path / "store")) as connection, connection:
         connection.execute("UPDATE logs SET greatest = ?", (to_sql(2**64 - 1),))
-    wanted = Wanted(logs=frozenset([log.entries[0].log]), span=read_range("2.."))
+    wanted = Wanted(frozenset([log.entries[0].log]), span=read_range("2.."))
     (split,) = plan([tmp_path / "store"], None, wanted)
     assert [Part.FORKS, Part.ENTRIES] == [piece.part for piece in split]
     assert [2, 3] == [Entry.decode(row.encoded).seq for piece in split for row in entries(piece, wanted)]

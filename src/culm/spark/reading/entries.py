@@ -52,9 +52,8 @@ def read(
     given = {"author": authors, "log": logs, "columns": columns}
     options = {name: ",".join(values) for name, values in given.items() if values is not None}
     options |= {} if range is None else {"range": range}
-    options |= {"payloads": str(payloads), "rejects": str(rejects)}
     options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
-    return spark.read.format("culm").options(**options).load(paths)
+    return spark.read.format("culm").options(**options, payloads=payloads, rejects=rejects).load(paths)
 
 
 def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -> DataFrame:

@@ -252,12 +252,11 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
     whole = (to_sql(first), to_sql(last))
     if wanted.span.is_empty:
         return
-    if not wanted.chooses_logs:
+    if wanted.named is None:
         logs = cut(1, greatest_id(connection, "logs"), _LOGS)
         yield from ((part, *ids, whole) for ids in logs for part in (Part.ENTRIES, Part.FORKS))
         return
-    named = [(author, 0, MAX_U64) for author in wanted.authors or ()]
-    named += [(author, log_id, log_id) for author, log_id in wanted.logs or ()]
+    named = [(one, 0, MAX_U64) if isinstance(one, bytes) else (*one, one[1]) for one in wanted.named]
     query = "SELECT id, greatest FROM logs WHERE author = ? AND log_id BETWEEN ? AND ?"
     found = {row for author, *ids in named for row in connection.execute(query, (author, *map(to_sql, ids)))}
     rows = greatest_id(connection, "entries")

@@ -153,11 +153,11 @@ def interests(wanted: Wanted) -> Mapping[bytes | Log, RangeSet] | None:
 
     Payloads that would not get into a row are not asked for.
     """
-    if not wanted.chooses_logs:
+    if wanted.named is None:
         return None
     span, limit = wanted.span, wanted.payload_limit
     if limit < 0:
         span = replace(span, payloads=False)
     elif not 0 < span.size_limit <= limit:
         span = replace(span, size_limit=limit + 1)
-    return dict.fromkeys([*(wanted.authors or ()), *(wanted.logs or ())], RangeSet([span]))
+    return dict.fromkeys(wanted.named, RangeSet([span]))

@@ -136,8 +136,8 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not taken:
             return start
         now = int(time.time())
-        gone = {name: start["gone"].get(name, now) for name in start["files"] if name not in there}
-        gone = {name: since for name, since in gone.items() if now - since < _GONE_SECONDS}
+        away = {name: start["gone"].get(name, now) for name in start["files"].keys() - there}
+        gone = {name: since for name, since in sorted(away.items()) if now - since < _GONE_SECONDS}
         files = {name: size for name, size in start["files"].items() if name in there or name in gone} | taken
         if len(files) > _MOST_FILES:
             raise ConfigError(f"{self._folder}: more than {_MOST_FILES} files: move those away that were read")

@@ -102,12 +102,13 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, url: str, options: Options) -> None:
         self._url, self._options = PeerUrl.parse(url, schemes=("intervals",)), options
-        if not options.wanted.logs or len(options.wanted.logs) > _MOST_LOGS:
+        self._logs = sorted(one for one in options.wanted.named or () if isinstance(one, tuple))
+        if not 0 < len(self._logs) <= _MOST_LOGS:
             raise ConfigError(f"to follow a peer, name the logs (up to {_MOST_LOGS}): option('logs', 'AUTHOR/LOG,...')")
 
     def initialOffset(self) -> Reached:
         """Before the first number that is wanted of each log."""
-        return {log_text(log): self._options.wanted.span.start - 1 for log in sorted(self._options.wanted.logs or ())}
+        return {log_text(log): self._options.wanted.span.start - 1 for log in self._logs}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Do nothing: the query ends when the peer has nothing more, even if it got entries meanwhile.

@@ -161,13 +161,12 @@ class Options:
                 raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES)}")
             if kind != ENTRIES[name]:
                 raise ConfigError(f"the column {name!r} of format culm is {ENTRIES[name]}, not {kind}")
-        authors, logs = options.get("author"), options.get("log")
+        authors, logs = (_listed(options.get(name, "")) for name in ("author", "log"))
         low = parse_number(options.get("fromseqnum", "1"), "sequence number", 1)
         high = parse_number(options.get("toseqnum", str(MAX_U64)), "sequence number", 1)
         limit = parse_number(options.get("maxpayload", "1048576"), "size")
         wanted = Wanted(
-            None if authors is None else frozenset(map(parse_author, _listed(authors))),
-            None if logs is None else frozenset(map(parse_log, _listed(logs))),
+            frozenset([*map(parse_author, authors), *map(parse_log, logs)]) if {"author", "log"} & {*options} else None,
             Wanted.within(read_range(options.get("range", "1..")), low, high),
             limit if _one_of(options, "payloads", "false", "true") == "true" and "payload" in kinds else -1,
             states="payload_state" in kinds,

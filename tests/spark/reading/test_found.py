@@ -110,7 +110,7 @@ def test_a_store_gives_no_more(path: Path) -> None:
         with (
             mock.patch.object(scanning, "all_rows", counted),
             mock.patch.object(scanning, "_PAGE", 7),
-            mock.patch.object(inputs, "_ROWS", 9),
+            mock.patch.object(inputs, "ROWS", 9),
         ):
             assert rows == len(read(path, **options))
         assert rows == count

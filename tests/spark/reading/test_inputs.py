@@ -79,7 +79,7 @@ def test_stores_are_cut_by_rows(tmp_path: Path) -> None:
         store.add([*log.items(), (other, b"other")])
     with SQLiteStore(tmp_path / "empty"):
         pass
-    with mock.patch.object(inputs, "_ROWS", 10), mock.patch.object(inputs, "SPLIT_BYTES", 1):
+    with mock.patch.object(inputs, "ROWS", 10), mock.patch.object(inputs, "SPLIT_BYTES", 1):
         splits = plan([tmp_path / "store", tmp_path / "empty"])
     (first, second, third, forks) = [piece for (piece,) in splits]
     assert (Part.ENTRIES, Part.ENTRIES, Part.ENTRIES, Part.FORKS) == (first.part, second.part, third.part, forks.part)
@@ -153,7 +153,7 @@ def test_a_store_elsewhere_is_copied_once(s3: tuple[str, FileSystem], tmp_path: 
     with SQLiteStore(tmp_path / "a.culm") as store:
         store.add(log.items())
     fs.copy_files(str(tmp_path), f"{uri[6:]}/in", destination_filesystem=system)
-    with mock.patch.dict(os.environ, SPARK_LOCAL_DIRS=str(tmp_path)), mock.patch.object(inputs, "_ROWS", 2):
+    with mock.patch.dict(os.environ, SPARK_LOCAL_DIRS=str(tmp_path)), mock.patch.object(inputs, "ROWS", 2):
         with mock.patch("pyarrow.fs.copy_files", wraps=fs.copy_files) as copied:
             rows = [row for split in plan([f"{uri}/in"]) for piece in split for row in scan(piece)]
         assert 2 == copied.call_count  # the store and the folder of its payloads

@@ -50,7 +50,7 @@ _AT_ONCE = 16
 
 # Rows of a store in one piece: some seconds of work. Shorter pieces would spread small stores over more tasks than
 # they are worth, longer ones would leave workers idle at the end of a job.
-_ROWS = 20_000
+ROWS = 20_000
 
 # Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
 _MAX_PIECES = 4000
@@ -64,7 +64,7 @@ _LOGS = 5_000
 
 # How many bytes of a file are about as much work as a row of a store: an entry with its links and its signature. It
 # lets pieces of stores and of files share a task by one measure.
-_ROW_BYTES = 400
+ROW_BYTES = 400
 
 # Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
 SPLIT_BYTES = 32 * 1024 * 1024
@@ -220,8 +220,8 @@ def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
     with opened_store(location) as database, database.snapshot() as connection:
         spans = list(_chosen_spans(connection, wanted) if wanted.chooses else _spans(connection))
     for part, low, high, numbers in spans:
-        of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, _ROWS)
-        size = (high - low + 1) * of_each * _ROW_BYTES
+        of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, ROWS)
+        size = (high - low + 1) * of_each * ROW_BYTES
         yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
 
 
@@ -243,7 +243,7 @@ def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
     """Ranges of row ids that cover all entries and fork proofs."""
     for part in (Part.ENTRIES, Part.FORKS):
         high = greatest_id(connection, part.value)
-        yield from ((part, *ids, None) for ids in cut(1, high, max(_ROWS, high // _MAX_PIECES + 1)))
+        yield from ((part, *ids, None) for ids in cut(1, high, max(ROWS, high // _MAX_PIECES + 1)))
 
 
 def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_Span]:
@@ -264,7 +264,7 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
         yield Part.FORKS, log, log, whole
         reached = min(last, 0 if greatest is None else from_sql(greatest))
         # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
-        step = max(_ROWS, (reached - first) // (rows // _ROWS + 1) + 1)
+        step = max(ROWS, (reached - first) // (rows // ROWS + 1) + 1)
         yield from ((Part.ENTRIES, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
 
 

@@ -207,11 +207,8 @@ def _payloads(database: Database, rows: list[Row], wanted: Wanted) -> dict[int, 
     return read
 
 
-_STATES: dict[int, str] = {
-    PayloadState.PARTIAL: states.PARTIAL,
-    PayloadState.FORGOTTEN: states.FORGOTTEN,
-    PayloadState.SIZE_MISMATCH: states.SIZE_MISMATCH,
-}
+# The states of which a store knows more than that there are no bytes. They have the same names here.
+_NAMED = PayloadState.PARTIAL, PayloadState.FORGOTTEN, PayloadState.SIZE_MISMATCH
 
 
 def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: Payload | None) -> EntryRow:
@@ -221,7 +218,7 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
     with suppress(InvalidEntry):  # bytes that are no entry are rejected later: there is no hash to compare with
         if payload is not None:
             return payload.found(path, row_id, Entry.decode(encoded))
-    return EntryRow(path, row_id, encoded, _STATES.get(state, states.ABSENT))
+    return EntryRow(path, row_id, encoded, PayloadState(state).name.lower() if state in _NAMED else states.ABSENT)
 
 
 def _scan_forks(piece: Piece) -> Iterator[EntryRow]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -117,7 +116,7 @@ class Feed:
 
     def _run(self) -> None:
         """Stay in session. A peer that breaks the rules is an error at once, and so is one that was never reached."""
-        away_since = -math.inf
+        away_since = float("-inf")
         try:
             while not self._stop.wait(_RETRY_SECONDS if self._heard else 0):
                 before = self._heard

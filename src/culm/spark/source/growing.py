@@ -25,8 +25,9 @@ from typing import TypedDict
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from culm.errors import ConfigError
+from culm.spark.reading import inputs
 from culm.spark.reading.borders import has_end
-from culm.spark.reading.inputs import SPLIT_BYTES, Part, Piece, cut, greatest_id, looked_at, packed, without_beside
+from culm.spark.reading.inputs import Part, Piece
 from culm.spark.source.rows import Options, Pieces, SupportsTriggerAvailableNow
 from culm.spark.storage import Location, opened_store
 from culm.spark.storage.location import Listed
@@ -35,8 +36,6 @@ from culm.spark.storage.location import Listed
 
 Rows = dict[str, int]
 """How far stores were read: the last row id of each table."""
-
-_ROWS = 20_000  # rows of a store in one task, as for reading whole stores (``reading.inputs``)
 
 
 class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,7 +68,7 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = {}
         for key, (path, part) in self._tables.items():
             with opened_store(Location(path)) as database:
-                latest[key] = greatest_id(database.connection, part.value)
+                latest[key] = inputs.greatest_id(database.connection, part.value)
         return latest
 
     def partitions(self, start: Rows, end: Rows) -> Sequence[InputPartition]:
@@ -77,7 +76,7 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [
             InputPartition((Piece(path, part, *rows),))
             for key, (path, part) in self._tables.items()
-            for rows in cut(start.get(key, 0) + 1, end[key], _ROWS)
+            for rows in inputs.cut(start.get(key, 0) + 1, end[key], inputs.ROWS)
         ]
 
 
@@ -86,7 +85,6 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
 _SETTLED_SECONDS = 60.0  # without a change, before a file counts as finished that does not say so itself
 _GONE_SECONDS = 24 * 3600.0  # before a file that is gone is forgotten, and would be read anew if it came back
 _MOST_FILES = 100_000  # in an offset. Spark keeps a hundred offsets as text, each with all names
-_ENTRY_BYTES = 400  # about as many as an entry of a bundle has, without payload
 _AGAIN = "what it has now is not read: drop it again under another name"
 
 Sizes = dict[str, int | None]
@@ -128,7 +126,7 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = start or BEGINNING
         there = self._listed() if self._until is None else self._until
         taken: Sizes = {}
-        room = self._options.batch * _ENTRY_BYTES
+        room = self._options.batch * inputs.ROW_BYTES
         for name, size in _new(start["files"], there):
             if room > 0 and self._is_finished(name, size):
                 taken[name] = size
@@ -159,12 +157,12 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rejects.append(Piece(where.uri, Part.REJECT, reason=f"{change}; {_AGAIN}"))
             else:
                 files.append(Listed(where, size, named=False))
-        pieces = [*looked_at(files, self._options.wanted, stores=False), *rejects]
-        return [InputPartition(split) for split in packed(pieces, SPLIT_BYTES, lambda piece: piece.size)]
+        pieces = [*inputs.looked_at(files, self._options.wanted, stores=False), *rejects]
+        return [InputPartition(split) for split in inputs.packed(pieces, inputs.SPLIT_BYTES, lambda piece: piece.size)]
 
     def _listed(self) -> Sizes:
         """The files below the folder that are not hidden."""
-        files = without_beside(self._folder.listed())
+        files = inputs.without_beside(self._folder.listed())
         if any(file.named for file in files):
             raise ConfigError(f"{self._folder}: cannot be followed; a stream reads a folder, a store, or a peer")
         root = len(self._folder.uri.rstrip("/")) + 1

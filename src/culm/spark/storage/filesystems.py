@@ -171,11 +171,7 @@ def said(uri: str, does: str = "be read") -> Iterator[None]:
     except CulmError:
         raise
     except Exception as error:  # the packages behind fsspec raise errors of any kind
-        is_missing = isinstance(error, FileNotFoundError)
-        otherwise = "there is no such file" if is_missing else f"cannot {does}: {_line(error)}"
+        line = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0]
+        otherwise = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot {does}: {line}"
         meant = (meaning for pattern, meaning in _MEANINGS.items() if re.search(pattern, str(error)))
         raise ConfigError(f"{uri}: {next(meant, otherwise)}") from error
-
-
-def _line(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0]

@@ -167,14 +167,11 @@ def _below(system: FileSystem, info: FileInfo) -> Iterator[tuple[str, int | None
     elif info.type != fs.FileType.Directory:
         raise ConfigError(f"{root}: not a regular file; copy its content into one")
     else:
-        is_local = isinstance(system, fs.LocalFileSystem)
-        files = _local_files(root) if is_local else _files(system, root)
+        files = _local_files(root)
+        if not isinstance(system, fs.LocalFileSystem):
+            found = system.get_file_info(fs.FileSelector(root, recursive=True))
+            files = ((one.path, one.size or 0) for one in found if one.type != fs.FileType.Directory)
         yield from sorted(one for one in files if not _is_hidden(one[0], root))
-
-
-def _files(system: FileSystem, root: str) -> Iterator[tuple[str, int | None]]:
-    found = system.get_file_info(fs.FileSelector(root, recursive=True))
-    return ((one.path, one.size or 0) for one in found if one.type != fs.FileType.Directory)
 
 
 def _local_files(root: str) -> Iterator[tuple[str, int | None]]:

@@ -84,66 +84,63 @@ def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
 
 
 def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[EntryRow]:
+    waiting: EntryRecord | None = None  # an entry of a bundle, whose payload may follow as a record of its own
+    rejects: list[EntryRow] = []
     at = 0
     try:
-        for record, following in paired(records):
-            at = record.offset
+        for record in records:
+            at, before, waiting = record.offset, waiting, None
+            if isinstance(record, PayloadRecord):
+                yield from _rows_of_payload(path, before, record, wanted)
+                continue
+            if before is not None:
+                yield _alone(path, before.offset, before.entry)
             if isinstance(record, ProofRecord):
                 yield from (_alone(path, at, entry) for entry in (record.proof.first, record.proof.second))
-            elif isinstance(record, EntryRecord):
-                if wanted.has(record.entry.place):
-                    yield from _rows_of_entry(path, record, following, wanted)
-            elif wanted.frames and wanted.has(record.place):
-                payload = Payload(wanted)
-                if payload.read(record.payload):
-                    yield EntryRow(path, at, payload_frame=payload.frame(record.place))
+            elif record.payload is None:
+                waiting = record if wanted.has(record.entry.place) else None
+            elif wanted.has(record.entry.place):
+                yield _row_with_payload(path, record, record.payload, wanted)
     except EncodingError as error:
-        yield EntryRow(path, error.offset, reason=str(error))
+        rejects = [EntryRow(path, error.offset, reason=str(error))]
     except OSError as error:
-        yield EntryRow(path, at, reason=f"cannot be read on: {error.strerror or error}")
+        rejects = [EntryRow(path, at, reason=f"cannot be read on: {error.strerror or error}")]
+    if waiting is not None:
+        yield _alone(path, waiting.offset, waiting.entry)
+    yield from rejects
 
 
-def paired(records: Iterator[Record]) -> Iterator[tuple[Record, PayloadRecord | None]]:
-    """The records, an entry of a bundle together with a payload of its place that follows it."""
-    waiting: EntryRecord | None = None
-    try:
-        for record in records:
-            entry, waiting = waiting, None
-            if entry is not None and isinstance(record, PayloadRecord) and record.place == entry.entry.place:
-                yield entry, record
-                continue
-            if entry is not None:
-                yield entry, None
-            if isinstance(record, EntryRecord) and record.payload is None:
-                waiting = record
-            else:
-                yield record, None
-    finally:  # also if the file is damaged behind the entry, which is whole
-        if waiting is not None:
-            yield waiting, None
+def _row_with_payload(path: str, record: EntryRecord, pieces: Iterable[bytes], wanted: Wanted) -> EntryRow:
+    """The row for an entry of a plain file, in which its payload follows it."""
+    payload = Payload(wanted)
+    if not wanted.reads_payloads:
+        return _alone(path, record.offset, record.entry)
+    if payload.read(pieces):
+        return payload.found(path, record.offset, record.entry)
+    state = states.PARTIAL if payload.hasher.size else states.ABSENT  # the file is cut short in the payload
+    return EntryRow(path, record.offset, record.entry.encoded, state)
 
 
-def _rows_of_entry(
-    path: str, record: EntryRecord, following: PayloadRecord | None, wanted: Wanted
+def _rows_of_payload(
+    path: str, before: EntryRecord | None, record: PayloadRecord, wanted: Wanted
 ) -> Iterator[EntryRow]:
-    """The rows for an entry and the payload that follows it, in a bundle as a record of its own.
+    """The rows for a payload that a bundle has as a record of its own, and for the entry before it.
 
-    If that record has another hash, it may belong to another entry of this place. It then goes on as a frame.
+    If it has another hash than that entry names, it may belong to another entry of this place. It then goes on as a
+    frame.
     """
-    entry, payload = record.entry, Payload(wanted)
-    pieces = record.payload if following is None else following.payload
-    if pieces is None or not wanted.reads_payloads:
-        yield _alone(path, record.offset, entry)
-        return
-    is_whole = payload.read(pieces)
-    if is_whole and (following is None or payload.hasher.hash == entry.payload_hash):
-        yield payload.found(path, record.offset, entry)
-    elif following is None:  # the file is cut short in the payload
-        yield EntryRow(path, record.offset, entry.encoded, states.PARTIAL if payload.hasher.size else states.ABSENT)
-    else:
-        yield _alone(path, record.offset, entry)
-        if is_whole and wanted.frames:
-            yield EntryRow(path, following.offset, payload_frame=payload.frame(following.place))
+    payload = Payload(wanted)
+    follows = before is not None and before.entry.place == record.place
+    is_read = wanted.reads_payloads if follows else wanted.frames and wanted.has(record.place)
+    is_whole = is_read and payload.read(record.payload)
+    if before is not None:
+        is_its_own = follows and is_whole and payload.hasher.hash == before.entry.payload_hash
+        make = payload.found if is_its_own else _alone
+        yield make(path, before.offset, before.entry)
+        if is_its_own:
+            return
+    if is_whole and wanted.frames:
+        yield EntryRow(path, record.offset, payload_frame=payload.frame(record.place))
 
 
 def _alone(path: str, offset: int, entry: Entry) -> EntryRow:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
@@ -38,12 +38,11 @@ from culm.spark.batches.arrays import fields_of, hashes
 from culm.spark.batches.fields import DIGEST_BYTES, cut
 from culm.spark.batches.payload import HELD, PayloadFrame
 from culm.spark.reading.inputs import SQLITE_MAGIC, start_of
-from culm.spark.reading.scan import paired
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable
 from culm.spark.storage import Location, Settings, opened_store, settings_here
-from culm.store.files import BundleWriter, EntryRecord, PayloadRecord, read_records_from
+from culm.store.files import BundleWriter, ProofRecord, read_records_from
 from culm.store.payloads.pieces import read_pieces
 
 _Pieces = Callable[[int], Iterator[bytes]]  # the payload of a row, or of the record that begins at a byte
@@ -251,7 +250,7 @@ class Payloads(ExitStack):
 
 
 def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
-    record, following = next(paired(read_records_from(stream, offset)), (None, None))
-    found = following or record
-    if isinstance(found, EntryRecord | PayloadRecord) and found.payload is not None:
-        yield from found.payload
+    for record in islice(read_records_from(stream, offset), 2):  # in a bundle a payload follows its entry
+        if not isinstance(record, ProofRecord) and record.payload is not None:
+            yield from record.payload
+            return

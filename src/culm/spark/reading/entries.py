@@ -49,9 +49,8 @@ def read(
     one line of Culm's, for wrong values and for inputs that cannot be read.
     """
     paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
-    given = {"author": authors, "log": logs, "columns": columns}
+    given = {"author": authors, "log": logs, "columns": columns, "range": None if range is None else [range]}
     options = {name: ",".join(values) for name, values in given.items() if values is not None}
-    options |= {} if range is None else {"range": range}
     options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
     return spark.read.format("culm").options(**options, payloads=payloads, rejects=rejects).load(paths)
 

@@ -131,8 +131,8 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    pieces = [piece for place in places for piece in _pieces(place, wanted)]
-    return list(packed(dict.fromkeys(pieces), SPLIT_BYTES, lambda piece: piece.size))
+    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted))
+    return list(packed(pieces, SPLIT_BYTES, lambda piece: piece.size))
 
 
 def _pieces(place: Location, wanted: Wanted) -> list[Piece]:
@@ -218,14 +218,11 @@ def _table_pieces(location: Location) -> Iterator[Piece]:
 
 def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
     with opened_store(location) as database, database.snapshot() as connection:
-        spans = list(_chosen_spans(connection, wanted) if wanted.chooses else _spans(connection))
+        spans = list(_spans(connection, wanted))
     for part, low, high, numbers in spans:
         of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, ROWS)
         size = (high - low + 1) * of_each * ROW_BYTES
         yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
-
-
-_Span = tuple[Part, int, int, "Run | None"]
 
 
 def cut(low: int, high: int, step: int) -> Iterator[tuple[int, int]]:
@@ -239,17 +236,18 @@ def greatest_id(connection: sqlite3.Connection, table: str) -> int:
     return greatest or 0
 
 
-def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
-    """Ranges of row ids that cover all entries and fork proofs."""
-    for part in (Part.ENTRIES, Part.FORKS):
-        high = greatest_id(connection, part.value)
-        yield from ((part, *ids, None) for ids in cut(1, high, max(ROWS, high // _MAX_PIECES + 1)))
+def _spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[tuple[Part, int, int, Run | None]]:
+    """Ranges that cover the entries that are wanted, and fork proofs.
 
-
-def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_Span]:
-    """Ranges of logs and numbers that cover the entries that are wanted. The store's indexes find both."""
+    They are ranges of row ids, or of logs and numbers if not all entries are wanted: the store's indexes find both.
+    """
     first, last = wanted.span.start, wanted.span.last
     whole = (to_sql(first), to_sql(last))
+    if not wanted.chooses:
+        for part in (Part.ENTRIES, Part.FORKS):
+            high = greatest_id(connection, part.value)
+            yield from ((part, *ids, None) for ids in cut(1, high, max(ROWS, high // _MAX_PIECES + 1)))
+        return
     if wanted.span.is_empty:
         return
     if wanted.named is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import EncodingError, InvalidEntry, Place, StoreError
+from culm.errors import EncodingError, InvalidEntry, StoreError
 from culm.spark.batches import payload as states
 from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece
@@ -49,26 +49,20 @@ class Payload:
 
     def read(self, pieces: Iterable[bytes]) -> bool:
         """Take the next bytes; False if the file ends among them. What comes next in the file says so, too."""
-        try:
+        with suppress(EncodingError):
             for data in pieces:
                 self.hasher.update(data)
-                if self.hasher.size <= self._wanted.payload_limit:
-                    self._kept.append(data)
-                else:
+                self._kept.append(data)
+                if self.hasher.size > self._wanted.payload_limit:
                     self._kept.clear()
-        except EncodingError:
-            return False
-        return True
+            return True
+        return False
 
     def found(self, source: str, offset: int, entry: Entry) -> EntryRow:
         """The row of an entry, if these are all bytes of its payload, or of what stands in its place."""
         state = states.judged(entry, self.hasher.hash, self.hasher.size)
         is_kept = state == states.HELD and self._wanted.has_payload(entry.seq, entry.size)
         return EntryRow(source, offset, entry.encoded, state, payload=b"".join(self._kept) if is_kept else None)
-
-    def frame(self, place: Place) -> bytes:
-        """The payload as an encoded ``PayloadFrame`` of this place."""
-        return states.PayloadFrame(*place, self.hasher.hash, self.hasher.size).encode()
 
 
 # -- export files ------------------------------------------------------------------------------------------------
@@ -140,7 +134,8 @@ def _rows_of_payload(
         if is_its_own:
             return
     if is_whole and wanted.frames:
-        yield EntryRow(path, record.offset, payload_frame=payload.frame(record.place))
+        frame = states.PayloadFrame(*record.place, payload.hasher.hash, payload.hasher.size)
+        yield EntryRow(path, record.offset, payload_frame=frame.encode())
 
 
 def _alone(path: str, offset: int, entry: Entry) -> EntryRow:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import blake2b
 from itertools import groupby, islice
@@ -215,15 +215,13 @@ class Payloads(ExitStack):
         a second time for its pieces: ``PayloadMismatch`` after the last one if it has changed in between.
         """
         for source, offset in places:
-            try:
+            with suppress(CulmError, OSError):
                 pieces = self._checked(source, offset, size, payload_hash)
                 if size <= WHOLE_BYTES:
                     return iter(list(pieces))
                 for _ in pieces:
                     pass
-            except (CulmError, OSError):
-                continue
-            return self._checked(source, offset, size, payload_hash)
+                return self._checked(source, offset, size, payload_hash)
         return None
 
     def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:

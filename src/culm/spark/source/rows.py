@@ -272,9 +272,8 @@ def _judged(found: pa.RecordBatch, good: Flags) -> pa.RecordBatch:
     bad = _has(found, "encoded") & ~good & ~_has(found, "reason")
     if not bad.any():
         return found
-    reasons = found.column("reason").to_pylist()
-    for row in bad.nonzero()[0].tolist():
-        reasons[row] = why_not(found.column("encoded")[row].as_py())
+    rows = zip(bad, found.column("encoded").to_pylist(), found.column("reason").to_pylist(), strict=True)
+    reasons = [why_not(encoded) if is_bad else reason for is_bad, encoded, reason in rows]
     found = _with_column(found, "payload_state", _some(found.column("payload_state"), ~bad))
     return _with_column(found, "reason", pa.array(reasons, pa.string()))
 

@@ -54,10 +54,8 @@ class CulmSource(datasource.DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
         """A writer of bundles into a folder."""
-        (path,) = paths_of(self.options)
-        by_log = Options.parse(self.options).by_log
-        (folder,) = located([path], settings_of(self.options))
-        return BundlesWriter(folder, schema.names, overwrite=overwrite, by_log=by_log)
+        (folder,) = located(paths_of(self.options), settings_of(self.options))
+        return BundlesWriter(folder, schema.names, overwrite=overwrite, by_log=Options.parse(self.options).by_log)
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:
         """A stream of what stores, a folder or a ``culm://`` peer get; of others Spark asks ``simpleStreamReader``."""

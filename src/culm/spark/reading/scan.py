@@ -7,7 +7,6 @@ damaged, the rows before the damage stand, and a reject tells what could not be 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, InvalidEntry, StoreError
@@ -49,14 +48,15 @@ class Payload:
 
     def read(self, pieces: Iterable[bytes]) -> bool:
         """Take the next bytes; False if the file ends among them. What comes next in the file says so, too."""
-        with suppress(EncodingError):
+        try:
             for data in pieces:
                 self.hasher.update(data)
                 self._kept.append(data)
                 if self.hasher.size > self._wanted.payload_limit:
                     self._kept.clear()
-            return True
-        return False
+        except EncodingError:
+            return False
+        return True
 
     def found(self, source: str, offset: int, entry: Entry) -> EntryRow:
         """The row of an entry, if these are all bytes of its payload, or of what stands in its place."""
@@ -207,9 +207,11 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
     """One row of a store as a ``EntryRow``. ``payload`` is None unless the store calls it complete."""
     if encoded is None:
         return EntryRow(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
-    with suppress(InvalidEntry):  # bytes that are no entry are rejected later: there is no hash to compare with
-        if payload is not None:
+    if payload is not None:
+        try:
             return payload.found(path, row_id, Entry.decode(encoded))
+        except InvalidEntry:
+            state = PayloadState.ABSENT  # it is rejected later: there is no hash to compare the payload with
     return EntryRow(path, row_id, encoded, PayloadState(state).name.lower() if state in _NAMED else states.ABSENT)
 
 

@@ -199,7 +199,7 @@ def _payloads(database: Database, rows: list[Row], wanted: Wanted) -> dict[int, 
     return read
 
 
-# The states of which a store knows more than that there are no bytes. They have the same names here.
+# States in which a store knows more than that it has no bytes. They have the same names here.
 _NAMED = PayloadState.PARTIAL, PayloadState.FORGOTTEN, PayloadState.SIZE_MISMATCH
 
 

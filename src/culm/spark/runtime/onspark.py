@@ -139,8 +139,7 @@ class OnSpark(Engine):
     def read(
         self, splits: Sequence[Split], step: Read, *into: type[Row], at: Mapping[type[Row], Path] = NOWHERE
     ) -> Sequence[SparkTable[Any]]:
-        read = partial(reading, splits)
-        return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
+        return self.kept(tasks(self.spark, splits), lambda found: step(reading(splits, found)), into, at)
 
     def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:
         """What some work in the tasks makes of a DataFrame, when it is asked for."""

@@ -85,7 +85,7 @@ def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> It
         for record in records:
             at, before, waiting = record.offset, waiting, None
             if isinstance(record, PayloadRecord):
-                yield from _rows_of_payload(path, before, record, wanted)
+                yield from _of_payload(path, before, record, wanted)
                 continue
             if before is not None:
                 yield _alone(path, before.offset, before.entry)
@@ -94,7 +94,7 @@ def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> It
             elif record.payload is None:
                 waiting = record if wanted.has(record.entry.place) else None
             elif wanted.has(record.entry.place):
-                yield _row_with_payload(path, record, record.payload, wanted)
+                yield _with_payload(path, record, record.payload, wanted)
     except EncodingError as error:
         rejects = [EntryRow(path, error.offset, reason=str(error))]
     except OSError as error:
@@ -104,7 +104,7 @@ def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> It
     yield from rejects
 
 
-def _row_with_payload(path: str, record: EntryRecord, pieces: Iterable[bytes], wanted: Wanted) -> EntryRow:
+def _with_payload(path: str, record: EntryRecord, pieces: Iterable[bytes], wanted: Wanted) -> EntryRow:
     """The row for an entry of a plain file, in which its payload follows it."""
     payload = Payload(wanted)
     if not wanted.reads_payloads:
@@ -115,9 +115,7 @@ def _row_with_payload(path: str, record: EntryRecord, pieces: Iterable[bytes], w
     return EntryRow(path, record.offset, record.entry.encoded, state)
 
 
-def _rows_of_payload(
-    path: str, before: EntryRecord | None, record: PayloadRecord, wanted: Wanted
-) -> Iterator[EntryRow]:
+def _of_payload(path: str, before: EntryRecord | None, record: PayloadRecord, wanted: Wanted) -> Iterator[EntryRow]:
     """The rows for a payload that a bundle has as a record of its own, and for the entry before it.
 
     If it has another hash than that entry names, it may belong to another entry of this place. It then goes on as a

@@ -162,8 +162,7 @@ def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -
         except CulmError as error:
             if file.named:
                 raise
-            uri = file.location.uri
-            return [Piece(uri, Part.REJECT, reason=str(error).removeprefix(f"{uri}: "))]
+            return [Piece(file.location.uri, Part.REJECT, reason=str(error).removeprefix(f"{file.location}: "))]
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(chain.from_iterable(pool.map(pieces, files)))
@@ -218,11 +217,10 @@ def _table_pieces(location: Location) -> Iterator[Piece]:
 
 def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
     with opened_store(location) as database, database.snapshot() as connection:
-        spans = list(_spans(connection, wanted))
-    for part, low, high, numbers in spans:
-        of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, ROWS)
-        size = (high - low + 1) * of_each * ROW_BYTES
-        yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
+        for part, low, high, numbers in _spans(connection, wanted):
+            of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, ROWS)
+            size = (high - low + 1) * of_each * ROW_BYTES
+            yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
 
 
 def cut(low: int, high: int, step: int) -> Iterator[tuple[int, int]]:

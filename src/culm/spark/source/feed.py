@@ -154,9 +154,6 @@ def interests(wanted: Wanted) -> Mapping[bytes | Log, RangeSet] | None:
     """
     if wanted.named is None:
         return None
-    span, limit = wanted.span, wanted.payload_limit
-    if limit < 0:
-        span = replace(span, payloads=False)
-    elif not 0 < span.size_limit <= limit:
-        span = replace(span, size_limit=limit + 1)
+    span, above = wanted.span, wanted.payload_limit + 1  # the first size that is too large; 0 without payloads
+    span = replace(span, payloads=span.payloads and above > 0, size_limit=min(span.size_limit or above, above))
     return dict.fromkeys(wanted.named, RangeSet([span]))

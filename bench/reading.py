@@ -61,14 +61,12 @@ def _log(identity: Identity, entries: int) -> LogBuilder:
 def _read(path: Path, **options: str) -> None:
     """What the driver and then a worker do."""
     from culm.spark.reading.entries import split_batches  # noqa: PLC0415 - Spark is an extra
-    from culm.spark.reading.found import Found  # noqa: PLC0415
     from culm.spark.reading.inputs import plan  # noqa: PLC0415
-    from culm.spark.source.options import Options  # noqa: PLC0415
-    from culm.spark.source.rows import entry_batches  # noqa: PLC0415
+    from culm.spark.source.rows import Options, entry_batches  # noqa: PLC0415
 
     asked = Options.parse(options)
     splits = plan([path], None, asked.wanted)
-    found = (batch for split in splits for batch in split_batches(split, Found, asked.wanted))
+    found = (batch for split in splits for batch in split_batches(split, asked.wanted))
     assert sum(batch.num_rows for batch in entry_batches(found, asked)) == ENTRIES
 
 

@@ -87,12 +87,12 @@ TESTED_IN = {
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint",
     "spark/test_report": "spark.report.job spark.report.source spark.report.steps",
     "spark/test_report_parts": "spark.report.numbers spark.report.page spark.report.stretches",
-    "spark/test_select": "spark.reading.payload_places spark.select.bundles"
+    "spark/test_select": "spark.select.bundles"
     " spark.select.items spark.select.job spark.select.pieces"
     " spark.select.requests",
     "spark/following/test_query": "spark.following.delivery",
     "spark/source/test_peers": "spark.source.feed spark.source.spool",
-    "spark/source/test_source": "spark.source.options spark.source.rows spark.source.writer",
+    "spark/source/test_source": "spark.source.rows",
     "spark/verification/test_state": "spark.verification.incremental",
     "spark/verification/test_steps": "spark.batches.arrays spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"

@@ -23,7 +23,7 @@ from culm.spark.reading.scan import scan
 from culm.spark.runtime.columns import batches, types
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.select import requests
-from culm.spark.source.options import ENTRIES, Options
+from culm.spark.source.rows import ENTRIES, Options
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.steps import pronounced
@@ -164,7 +164,7 @@ def _expected(rows: Iterable[Row]) -> tuple[dict[bytes, str], int]:
     lied: set[bytes] = set()
     frames: list[PayloadFrame] = []
     malformed = 0
-    for _, _, encoded, state, framed, _ in rows:
+    for _, _, encoded, state, framed, *_ in rows:
         if encoded is None:
             frames.append(PayloadFrame.decode(framed))
             continue

@@ -4,6 +4,6 @@ For a format it does not know, PySpark looks for modules whose names begin with 
 ``DefaultSource`` in each. The source itself is ``culm.spark.source``.
 """
 
-from culm.spark.source import CulmSource as DefaultSource
+from culm.spark.source.source import CulmSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -18,15 +18,13 @@ from culm.bamboo import MAX_U64, Entry, Identity, lipmaa, path, yamf_hash
 from culm.cli.command import make_parser
 from culm.errors import ConfigError, PayloadMismatch
 from culm.ranges import Range, RangeSet, write_range
-from culm.spark.reading import payload_places
 from culm.spark.reading.found import EntryRow
-from culm.spark.reading.payload_places import Payloads, places_of
 from culm.spark.runtime.columns import batch_of
+from culm.spark.select import bundles, select_entries
 from culm.spark.select import items as select_items
 from culm.spark.select import job as select_job
 from culm.spark.select import pieces as select_pieces
-from culm.spark.select import select_entries
-from culm.spark.select.bundles import bundle_name
+from culm.spark.select.bundles import Payloads, bundle_name, places_of
 from culm.spark.select.job import run_select
 from culm.spark.select.pieces import REASONS
 from culm.spark.verification import gather
@@ -456,7 +454,7 @@ class TestPayloads:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """What is gone, cut, changed or something else is passed over; nothing is given that is not the payload."""
-        monkeypatch.setattr(payload_places, "_OPEN", 2)
+        monkeypatch.setattr(bundles, "_OPEN", 2)
         for entry, payload in log.items():
             of = {Path(source).name: (source, offset) for source, offset in places[entry.payload_hash]}
             (tmp_path / "cut").write_bytes((tmp_path / "plain").read_bytes()[: of["plain"][1] + 170])

@@ -11,7 +11,7 @@ import pytest
 from culm.spark.reading import borders as module
 from culm.spark.reading import inputs
 from culm.spark.reading.borders import borders
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Part, Piece, plan
 from culm.spark.reading.scan import scan
 from culm.store.files import BundleWriter
@@ -48,12 +48,12 @@ def small_chunks(request: pytest.FixtureRequest) -> object:
     with (
         mock.patch.object(module, "_CHUNK", request.param),
         mock.patch.object(inputs, "_CUT_HERE", 10),
-        mock.patch.object(inputs, "_SPLIT_BYTES", 2000),
+        mock.patch.object(inputs, "SPLIT_BYTES", 2000),
     ):
         yield
 
 
-def uncut(path: Path) -> list[Found]:
+def uncut(path: Path) -> list[EntryRow]:
     """All rows of a file, read in one piece."""
     return list(scan(Piece(str(path), Part.FILE, 0, 0)))
 
@@ -109,5 +109,5 @@ def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
         stream.write(whole[:12])
         for _ in range(2**26 // len(frames)):
             stream.write(frames)
-    with mock.patch.object(inputs, "_CUT_HERE", 2**20), mock.patch.object(inputs, "_SPLIT_BYTES", 2**21):
+    with mock.patch.object(inputs, "_CUT_HERE", 2**20), mock.patch.object(inputs, "SPLIT_BYTES", 2**21):
         assert 30 <= len(plan([path]))  # the sizes of a bundle of 1 GiB, divided by 16

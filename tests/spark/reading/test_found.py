@@ -17,12 +17,11 @@ from culm.ranges import read_range
 from culm.spark.reading import inputs
 from culm.spark.reading import scan as scanning
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import Found, Wanted
+from culm.spark.reading.found import Wanted
 from culm.spark.reading.inputs import Part, plan
 from culm.spark.reading.scan import scan
 from culm.spark.runtime import columns
-from culm.spark.source.options import Options
-from culm.spark.source.rows import entry_batches
+from culm.spark.source.rows import Options, entry_batches
 from culm.store import SQLiteStore
 from culm.store.files import BundleWriter
 from culm.store.rows import all_rows
@@ -66,7 +65,7 @@ def read(path: Path, **options: str) -> list[dict[str, Any]]:
     """The rows that the source gives for some options."""
     asked = Options.parse(options)
     splits = plan([path], None, asked.wanted)
-    found = (batch for split in splits for batch in split_batches(split, Found, asked.wanted))
+    found = (batch for split in splits for batch in split_batches(split, asked.wanted))
     return [row for batch in entry_batches(found, asked) for row in batch.to_pylist()]
 
 
@@ -111,7 +110,7 @@ def test_a_store_gives_no_more(path: Path) -> None:
         with (
             mock.patch.object(scanning, "all_rows", counted),
             mock.patch.object(scanning, "_PAGE", 7),
-            mock.patch.object(inputs, "_ROWS", 9),
+            mock.patch.object(inputs, "ROWS", 9),
         ):
             assert rows == len(read(path, **options))
         assert rows == count
@@ -157,7 +156,7 @@ def test_pages_are_counted_in_bytes(path: Path, monkeypatch: pytest.MonkeyPatch)
     """A batch has few rows if their payloads are large, so that a task needs little memory."""
     monkeypatch.setattr(columns, "BATCH_BYTES", 2000)
     asked = Options.parse({"payloads": "true"})
-    found = [batch for split in plan([path], None, asked.wanted) for batch in split_batches(split, Found, asked.wanted)]
+    found = [batch for split in plan([path], None, asked.wanted) for batch in split_batches(split, asked.wanted)]
     assert 200 == sum(batch.num_rows for batch in found)
     if path.suffix != ".table":  # its rows have no payloads, and come as Parquet's reader cuts them
         assert 2 < max(batch.num_rows for batch in found) < 10
@@ -177,9 +176,9 @@ def test_a_log_with_a_gap_makes_few_pieces(tmp_path: Path) -> None:
         store.add(log.items())
     with closing(sqlite3.connect(tmp_path / "store")) as connection, connection:
         connection.execute("UPDATE logs SET greatest = ?", (to_sql(2**64 - 1),))
-    wanted = Wanted(logs=frozenset([log.entries[0].log]), span=read_range("2.."))
+    wanted = Wanted(frozenset([log.entries[0].log]), span=read_range("2.."))
     (split,) = plan([tmp_path / "store"], None, wanted)
-    assert [Part.FORKS, Part.LOGS] == [piece.part for piece in split]
+    assert [Part.FORKS, Part.ENTRIES] == [piece.part for piece in split]
     assert [2, 3] == [Entry.decode(row.encoded).seq for piece in split for row in entries(piece, wanted)]
 
 

@@ -18,7 +18,7 @@ from pyarrow import fs, parquet
 from culm.errors import ConfigError, CulmError, StoreDamaged
 from culm.spark.reading import inputs
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import SQLITE_MAGIC, Part, Piece, plan
 from culm.spark.reading.scan import scan
 from culm.spark.runtime.columns import rows
@@ -79,7 +79,7 @@ def test_stores_are_cut_by_rows(tmp_path: Path) -> None:
         store.add([*log.items(), (other, b"other")])
     with SQLiteStore(tmp_path / "empty"):
         pass
-    with mock.patch.object(inputs, "_ROWS", 10), mock.patch.object(inputs, "_SPLIT_BYTES", 1):
+    with mock.patch.object(inputs, "ROWS", 10), mock.patch.object(inputs, "SPLIT_BYTES", 1):
         splits = plan([tmp_path / "store", tmp_path / "empty"])
     (first, second, third, forks) = [piece for (piece,) in splits]
     assert (Part.ENTRIES, Part.ENTRIES, Part.ENTRIES, Part.FORKS) == (first.part, second.part, third.part, forks.part)
@@ -118,9 +118,9 @@ def test_folders_may_be_mixed(tmp_path: Path) -> None:
     assert ("not a regular file", "not a regular file") == (reasons["pipe"], reasons["broken"])
 
 
-def split_rows(piece: Piece) -> Iterator[Found]:
+def split_rows(piece: Piece) -> Iterator[EntryRow]:
     """The rows of a piece."""
-    return rows(Found, split_batches((piece,), Found))
+    return rows(EntryRow, split_batches((piece,)))
 
 
 def test_of_a_home_only_the_store_is_read(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_store_elsewhere_is_copied_once(s3: tuple[str, FileSystem], tmp_path: 
     with SQLiteStore(tmp_path / "a.culm") as store:
         store.add(log.items())
     fs.copy_files(str(tmp_path), f"{uri[6:]}/in", destination_filesystem=system)
-    with mock.patch.dict(os.environ, SPARK_LOCAL_DIRS=str(tmp_path)), mock.patch.object(inputs, "_ROWS", 2):
+    with mock.patch.dict(os.environ, SPARK_LOCAL_DIRS=str(tmp_path)), mock.patch.object(inputs, "ROWS", 2):
         with mock.patch("pyarrow.fs.copy_files", wraps=fs.copy_files) as copied:
             rows = [row for split in plan([f"{uri}/in"]) for piece in split for row in scan(piece)]
         assert 2 == copied.call_count  # the store and the folder of its payloads
@@ -183,7 +183,7 @@ def test_small_inputs_share_a_split(tmp_path: Path) -> None:
     paths = [tmp_path / str(number) for number in range(10)]
     for number, path in enumerate(paths):
         path.write_bytes(b"x" * (1000 if number == 4 else 100))
-    with mock.patch.object(inputs, "_SPLIT_BYTES", 450):
+    with mock.patch.object(inputs, "SPLIT_BYTES", 450):
         splits = plan([*paths, paths[3]])
     assert [4, 1, 4, 1] == [len(split) for split in splits]
     pieces = [piece for split in splits for piece in split]

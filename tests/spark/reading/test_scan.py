@@ -13,7 +13,7 @@ from culm.bamboo import Identity, PayloadHasher, yamf_hash
 from culm.errors import CulmError
 from culm.spark.batches import payload as states
 from culm.spark.batches.payload import PayloadFrame
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Part, Piece, plan
 from culm.spark.reading.scan import scan
 from culm.store import SQLiteStore
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 
 
-def read(path: Path) -> list[Found]:
+def read(path: Path) -> list[EntryRow]:
     """All rows of an input."""
     return [row for split in plan([path]) for piece in split for row in scan(piece)]
 

@@ -16,9 +16,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from culm.bamboo import Entry, encode_varu64
 from culm.errors import ConfigError
-from culm.spark.source import CulmSource
 from culm.spark.source.growing import BEGINNING, FolderStream
-from culm.spark.source.options import Options
+from culm.spark.source.rows import Options
+from culm.spark.source.source import CulmSource
 from culm.spark.storage import located
 from culm.store import SQLiteStore
 from culm.testing import build_log

@@ -14,8 +14,8 @@ from culm.bamboo import Entry, Identity
 from culm.cli import main
 from culm.errors import ConfigError, CulmError, NetworkError
 from culm.node.home import Home
-from culm.spark.source.options import Options
 from culm.spark.source.peers import LiveStream
+from culm.spark.source.rows import Options
 from culm.spark.source.spool import BEGINNING, Spool
 from culm.store import SQLiteStore
 from culm.testing import LogBuilder, build_log

@@ -24,10 +24,9 @@ from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.scan import scan
-from culm.spark.source import CulmSource
-from culm.spark.source.options import ENTRIES, Options
 from culm.spark.source.peers import PeerStream
-from culm.spark.source.writer import BundlesWriter
+from culm.spark.source.rows import ENTRIES, Options
+from culm.spark.source.source import BundlesWriter, CulmSource
 from culm.spark.storage import Location, located
 from culm.store import SQLiteStore
 from culm.store.exchange import Importer

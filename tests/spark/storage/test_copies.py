@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs
 
 from culm.errors import ConfigError
-from culm.spark.storage import Location, copies, local_copy
+from culm.spark.storage import Location, local_copy, location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,7 @@ def test_a_copy_that_was_cut_short_is_made_again() -> None:
 
 def test_old_and_surplus_copies_are_deleted(cache: Path) -> None:
     """Copies unused for a day go, and the least recently used of too many; one that is open stays."""
-    with ExitStack() as stack, mock.patch.object(copies, "_MOST_BYTES", 25):
+    with ExitStack() as stack, mock.patch.object(location, "_MOST_BYTES", 25):
         held = stack.enter_context(local_copy(Location("memory://stores/a")))
         other = copied("b")
         copied("c")

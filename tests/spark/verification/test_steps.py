@@ -118,7 +118,7 @@ class TestAnyBlocks:
                 assert (state if state != oracle.WAITING else "unverified") == row.verdict, row
                 known = None if data is None else states.HELD if len(data) == entry.size else states.SIZE_MISMATCH
                 assert row.payload == known or (known is None and row.payload in NOBODY_HAS), row
-        rejects = {source: (offset or 0, reason) for source, offset, *_, reason in rows if reason is not None}
+        rejects = {row.source: (row.offset or 0, row.reason) for row in rows if row.reason is not None}
         assert rejects.keys() == logs.rejects.keys()
         for name, (begin, end, reason) in logs.rejects.items():
             assert begin <= rejects[name][0] <= end

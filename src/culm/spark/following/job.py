@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
 from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
-from culm.spark.reading.found import EntryRow
+from culm.spark.reading.found import READ
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.output import ended, provenance, stating
@@ -190,7 +190,7 @@ def run_follow(
     given = Following(state.absolute(), output_of(output, table, table_format), signatures, say)
     (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
     settings = {} if place.is_local else dict(settings_here())
-    settings |= {"columns": ",".join(EntryRow._fields), **dict(options)}
+    settings |= {"columns": ",".join(READ), **dict(options)}
     with running(master or "local[*]", say, SETTINGS) as spark:
         entries = spark.readStream.format("culm").options(**settings).load(place.uri)
         query = given.start(entries, once=once, interval=interval)

@@ -7,7 +7,8 @@ The driver looks at the inputs and cuts them into splits (``inputs``). Each spli
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain, groupby
 
 import numpy as np
@@ -15,10 +16,10 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from culm.spark.reading.found import EVERYTHING, EntryRow, Found, Wanted
+from culm.spark.reading.found import EVERYTHING, READ, EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece, Split, plan
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import Row, batches, ddl, names, schema
+from culm.spark.runtime.columns import batches, ddl, schema
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -41,19 +42,17 @@ def read(
 
     ``authors`` (base62 or hex) and ``logs`` (``AUTHOR/LOG``) take what either names; ``range`` is a Bamboo range of
     numbers (``5..10 sparse``). Of a store only the entries are read that these name. ``columns``: of
-    ``culm.spark.source.options.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
+    ``culm.spark.source.rows.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
     of that name, up to 1 MiB each.
 
     What the session's Hadoop configuration and the environment say of S3 and Azure goes along. Spark's exception, with
     one line of Culm's, for wrong values and for inputs that cannot be read.
     """
     paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
-    given = {"author": authors, "log": logs, "columns": columns}
+    given = {"author": authors, "log": logs, "columns": columns, "range": None if range is None else [range]}
     options = {name: ",".join(values) for name, values in given.items() if values is not None}
-    options |= {} if range is None else {"range": range}
-    options |= {"payloads": str(payloads), "rejects": str(rejects)}
     options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
-    return spark.read.format("culm").options(**options).load(paths)
+    return spark.read.format("culm").options(**options, payloads=payloads, rejects=rejects).load(paths)
 
 
 def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -> DataFrame:
@@ -71,7 +70,7 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
     ``ConfigError`` or ``StoreError``, before any job, for a path that cannot be read at all.
     """
     splits = plan(paths)
-    return tasks(spark, splits).mapInArrow(reading(splits), ddl(EntryRow))
+    return tasks(spark, splits).mapInArrow(partial(reading, splits), ddl(EntryRow)).select(*READ)
 
 
 def tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
@@ -81,35 +80,28 @@ def tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
     return spark.range(0, len(splits), 1, max(len(splits), 1))
 
 
-def reading(splits: Sequence[Split]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for a task: from the numbers of splits to their rows, as batches of ``EntryRow``."""
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from split_batches(splits[index])
-
-    return read
+def reading(splits: Sequence[Split], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: from the numbers of splits to their rows, as batches of ``EntryRow``."""
+    found = (split_batches(splits[number]) for batch in numbers for number in batch.column(0).to_pylist())
+    return chain.from_iterable(found)
 
 
-def split_batches(split: Split, table: type[Row] = EntryRow, wanted: Wanted = EVERYTHING) -> Iterator[pa.RecordBatch]:
-    """The rows of a split as batches of ``EntryRow``, or of ``Found`` with those payloads that are ``wanted``.
+def split_batches(split: Split, wanted: Wanted = EVERYTHING) -> Iterator[pa.RecordBatch]:
+    """The rows of a split as batches of ``EntryRow``, with those payloads that are ``wanted``.
 
     Rows of Parquet never become Python objects, and have no payloads.
     """
     for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
         if is_table:
-            yield from chain.from_iterable(_table_batches(piece, table) for piece in pieces)
-        else:
-            found = chain.from_iterable(scan(piece, wanted) for piece in pieces)
-            for batch in batches(Found, found):  # of few bytes, because with payloads a row may have megabytes
-                yield batch.select(names(table))
+            yield from chain.from_iterable(map(_table_batches, pieces))
+        else:  # in batches of few bytes, because with payloads a row may have megabytes
+            yield from batches(EntryRow, chain.from_iterable(scan(piece, wanted) for piece in pieces))
 
 
-def _table_batches(piece: Piece, table: type[Row]) -> Iterator[pa.RecordBatch]:
+def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
     system, path = piece.location.filesystem()
     with parquet.ParquetFile(path, filesystem=system) as file:
-        given = [name for name in EntryRow._fields if name in file.schema_arrow.names]
+        given = [name for name in READ if name in file.schema_arrow.names]
         at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
         for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=given):
             count = len(batch)
@@ -119,5 +111,6 @@ def _table_batches(piece: Piece, table: type[Row]) -> Iterator[pa.RecordBatch]:
                 **{name: batch.column(name) for name in given},
             }
             at += count
-            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in schema(table))
-            yield pa.record_batch([*arrays], schema(table))
+            kinds = schema(EntryRow)
+            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in kinds)
+            yield pa.record_batch([*arrays], kinds)

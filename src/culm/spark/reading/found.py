@@ -24,14 +24,14 @@ ALL_NUMBERS = Range(1, None)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which entries are wanted. None: those of all authors, or all logs; if both are given, what either names.
+    """Which entries are wanted.
 
-    ``payload_limit``: the most bytes of a payload in a row; -1 for no payloads. ``states``: whether the state of
-    payloads is wanted, for which they are read and hashed. ``frames``: whether payloads that stand apart are.
+    ``named``: the authors and logs whose entries are; None: all. ``payload_limit``: the most bytes of a payload in a
+    row; -1 for no payloads. ``states``: whether the state of payloads is wanted, for which they are read and hashed.
+    ``frames``: whether payloads that stand apart are.
     """
 
-    authors: frozenset[bytes] | None = None
-    logs: frozenset[Log] | None = None
+    named: frozenset[bytes | Log] | None = None
     span: Range = ALL_NUMBERS
     payload_limit: int = -1
     states: bool = True
@@ -52,14 +52,9 @@ class Wanted:
         return trim(span, low, None if high == MAX_U64 else high)[0]
 
     @property
-    def chooses_logs(self) -> bool:
-        """Whether only some logs are wanted."""
-        return self.authors is not None or self.logs is not None
-
-    @property
     def chooses(self) -> bool:
         """Whether only some entries are wanted."""
-        return self.chooses_logs or (self.span.start, self.span.last) != (1, MAX_U64)
+        return self.named is not None or (self.span.start, self.span.last) != (1, MAX_U64)
 
     @property
     def reads_payloads(self) -> bool:
@@ -68,22 +63,19 @@ class Wanted:
 
     def chosen(self, fields: Fields) -> Flags:
         """Which of these entries are wanted; never those that are not ``good``."""
-        if self.span.is_empty:
-            return np.zeros(len(fields.good), np.bool_)
-        rows: Flags = (
-            fields.good & (fields.seq >= np.uint64(self.span.start)) & (fields.seq <= np.uint64(self.span.last))
-        )
+        low, high = np.uint64(self.span.start), np.uint64(self.span.last)
+        rows: Flags = fields.good & (fields.seq >= low) & (fields.seq <= high)
         if self.span.sparse:
             rows &= np.isin(fields.seq, np.array(list(self.span.numbers(self.span.last)), np.uint64))
-        if self.chooses_logs:
+        if self.named is not None:
+            authors = fields.authors()
             for at in rows.nonzero()[0]:
-                author = fields.data[fields.start[at] + 1 : fields.start[at] + 33].tobytes()
-                rows[at] = self.has_log(author, int(fields.log_id[at]))
+                rows[at] = self.has_log(authors[at].tobytes(), int(fields.log_id[at]))
         return rows
 
     def has_log(self, author: bytes, log_id: int) -> bool:
         """Whether the entries of a log are wanted."""
-        return not self.chooses_logs or author in (self.authors or ()) or (author, log_id) in (self.logs or ())
+        return self.named is None or author in self.named or (author, log_id) in self.named
 
     def has(self, place: Place) -> bool:
         """Whether the entries of a place are wanted."""
@@ -98,21 +90,11 @@ EVERYTHING = Wanted()
 
 
 class EntryRow(NamedTuple):
-    """A row of ``entries.read_entries``: the columns of ``Found``, but for the payload."""
-
-    source: str
-    offset: int
-    encoded: bytes | None
-    payload_state: str | None
-    payload_frame: bytes | None
-    reason: str | None
-
-
-class Found(NamedTuple):
     """A row that was read: an entry with its payload's state, a payload frame, or a reject with its reason.
 
     ``offset`` is a byte of a file, or the row id in a store. A reject may have the bytes that are not an entry.
-    ``payload`` is None unless payloads were asked for, and this one is the entry's and not too large.
+    ``payload`` is None unless payloads were asked for, and this one is the entry's and not too large. It comes last:
+    the columns before it (``READ``) are all that a verification needs.
     """
 
     source: str
@@ -123,6 +105,9 @@ class Found(NamedTuple):
     reason: str | None = None
     payload: bytes | None = None
 
+
+READ = EntryRow._fields[:-1]
+"""The columns of ``entries.read_entries``."""
 
 # What a column of a table must hold that is read as one of these types. Tables of other people may hold anything.
 _TEXT = {"string", "large_string", "string_view"}
@@ -137,7 +122,7 @@ def check_columns(location: Location, found: pa.Schema) -> None:
     """Raise ``ConfigError`` if a table has no column ``encoded``, or one that holds something else than it has to."""
     if "encoded" not in found.names:
         raise ConfigError(f"{location}: a table of entries needs a binary column 'encoded'")
-    for name in {*found.names}.intersection(EntryRow._fields):
+    for name in {*found.names}.intersection(READ):
         kind, (what, accepted) = found.field(name).type, _HOLDS[str(schema(EntryRow).field(name).type)]
         # Columns of few different values are written as dictionaries, by pandas for instance.
         of_values = str(kind.value_type if pa.types.is_dictionary(kind) else kind).partition("[")[0]

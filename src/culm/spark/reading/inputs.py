@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import partial
 from itertools import chain
+from typing import TypeVar
 
 from pyarrow import ArrowException, parquet
 
@@ -31,6 +31,8 @@ from culm.spark.storage import Location, Settings, located, opened_store
 from culm.spark.storage.location import Listed
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
+
+T = TypeVar("T")
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 """How every SQLite file begins, and so every store."""
@@ -48,7 +50,7 @@ _AT_ONCE = 16
 
 # Rows of a store in one piece: some seconds of work. Shorter pieces would spread small stores over more tasks than
 # they are worth, longer ones would leave workers idle at the end of a job.
-_ROWS = 20_000
+ROWS = 20_000
 
 # Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
 _MAX_PIECES = 4000
@@ -62,10 +64,10 @@ _LOGS = 5_000
 
 # How many bytes of a file are about as much work as a row of a store: an entry with its links and its signature. It
 # lets pieces of stores and of files share a task by one measure.
-_ROW_BYTES = 400
+ROW_BYTES = 400
 
 # Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
-_SPLIT_BYTES = 32 * 1024 * 1024
+SPLIT_BYTES = 32 * 1024 * 1024
 
 
 class Part(Enum):
@@ -74,7 +76,6 @@ class Part(Enum):
     FILE = "file"
     ENTRIES = "entries"
     FORKS = "forks"
-    LOGS = "logs"
     TABLE = "table"
     REJECT = "reject"
 
@@ -85,9 +86,8 @@ class Piece:
 
     ==========  =====================================================================================
     FILE        the bytes from ``low`` to before ``high``, where records begin; 0 for the file's end
-    ENTRIES     row ids of entries
+    ENTRIES     row ids of entries; of logs, if only entries with ``numbers`` (first and last) are wanted
     FORKS       row ids of fork proofs; of logs, if there are ``numbers``
-    LOGS        row ids of logs; the entries with ``numbers`` (first and last) are wanted
     TABLE       row groups
     REJECT      nothing: only the ``reason`` counts
     ==========  =====================================================================================
@@ -98,18 +98,13 @@ class Piece:
 
     path: str
     part: Part
-    low: int
-    high: int
+    low: int = 0
+    high: int = 0
     size: int = 0
     reason: str | None = None
     numbers: Run | None = None
     checksum: bytes = b""
     settings: Settings = field(default=(), repr=False, compare=False)
-
-    @classmethod
-    def reject(cls, location: Location, reason: str) -> Piece:
-        """In place of a file that is not read."""
-        return cls(location.uri, Part.REJECT, 0, 0, reason=reason)
 
     @property
     def location(self) -> Location:
@@ -136,54 +131,54 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    pieces = [piece for place in places for piece in _pieces(place, wanted)]
-    return list(_packed(dict.fromkeys(pieces)))
+    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted))
+    return list(packed(pieces, SPLIT_BYTES, lambda piece: piece.size))
 
 
-def plan_listed(files: Iterable[Listed], wanted: Wanted) -> list[Split]:
-    """The splits of files in a folder that is followed. A store, and a file that nobody can read, are rejects."""
-    return list(_packed(chain.from_iterable(_looked_at(files, wanted, stores=False))))
-
-
-def _looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -> list[list[Piece]]:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(partial(_tried, wanted=wanted, stores=stores), files))
-
-
-def _pieces(place: Location, wanted: Wanted) -> Iterator[Piece]:
+def _pieces(place: Location, wanted: Wanted) -> list[Piece]:
     """The pieces of all files of one input; ``ConfigError`` if nothing can be read of a folder or glob."""
-    files = list(place.listed())
-    uris = {file.location.uri for file in files}
-    found = _looked_at([file for file in files if not is_beside(file.location.uri, uris)], wanted)
-    rejected = [piece for of_file in found for piece in of_file if piece.part is Part.REJECT]
-    if len(rejected) == len(found):
+    files = without_beside(place.listed())
+    found = looked_at(files, wanted)
+    rejected = [piece for piece in found if piece.part is Part.REJECT]
+    if len(rejected) == len(files):
         first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
-        raise ConfigError(f"{place}: nothing in it can be read: {len(found)} files{first}")
-    return chain.from_iterable(found)
+        raise ConfigError(f"{place}: nothing in it can be read: {len(files)} files{first}")
+    return found
 
 
-def is_beside(uri: str, stores: set[str]) -> bool:
-    """Whether a file belongs to a store that is listed too, or to the home of such a store."""
-    owner = _BESIDE_HOME_STORE.sub("/store.db", _BESIDE_STORE.sub("", uri))
-    return owner != uri and owner in stores
+def without_beside(files: Iterable[Listed]) -> list[Listed]:
+    """The files that do not belong to a store that is listed too, or to the home of such a store."""
+    owners = {file: _BESIDE_HOME_STORE.sub("/store.db", _BESIDE_STORE.sub("", file.location.uri)) for file in files}
+    uris = {file.location.uri for file in owners}
+    return [file for file, owner in owners.items() if owner == file.location.uri or owner not in uris]
 
 
-def _tried(file: Listed, wanted: Wanted, *, stores: bool) -> list[Piece]:
-    """The pieces of a file; one that was not named and cannot be read is a reject."""
-    try:
-        return list(_of_file(file, wanted, stores=stores))
-    except CulmError as error:
-        if file.named:
-            raise
-        return [Piece.reject(file.location, str(error).removeprefix(f"{file.location}: "))]
+def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -> list[Piece]:
+    """The pieces of files. One that was not named and cannot be read is a reject; so is a store, without ``stores``."""
+
+    def pieces(file: Listed) -> list[Piece]:
+        try:
+            return list(_of_file(file, wanted, stores=stores))
+        except CulmError as error:
+            if file.named:
+                raise
+            return [Piece(file.location.uri, Part.REJECT, reason=str(error).removeprefix(f"{file.location}: "))]
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(chain.from_iterable(pool.map(pieces, files)))
+
+
+def start_of(location: Location) -> bytes:
+    """The first bytes of a file, by which stores and tables are known."""
+    with location.open(len(SQLITE_MAGIC)) as stream:
+        return stream.read(len(SQLITE_MAGIC))
 
 
 def _of_file(file: Listed, wanted: Wanted, *, stores: bool) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
-    with location.open(len(SQLITE_MAGIC)) as stream:
-        start = stream.read(len(SQLITE_MAGIC))
+    start = start_of(location)
     if not start:
         raise ConfigError(f"{location}: the file is empty")
     if start == SQLITE_MAGIC and not stores:
@@ -200,7 +195,7 @@ def _file_pieces(location: Location, size: int) -> Iterator[Piece]:
     starts, checksum = [0], b""
     if size > (_CUT_HERE if location.is_local else _CUT_ELSEWHERE):
         with location.open() as stream:
-            starts, checksum = borders(stream, _SPLIT_BYTES)
+            starts, checksum = borders(stream, SPLIT_BYTES)
     for low, high in zip(starts, [*starts[1:], 0], strict=True):
         weight = (high or size) - low
         checks = checksum if low and not high else b""
@@ -222,14 +217,10 @@ def _table_pieces(location: Location) -> Iterator[Piece]:
 
 def _store_pieces(location: Location, wanted: Wanted) -> Iterator[Piece]:
     with opened_store(location) as database, database.snapshot() as connection:
-        spans = list(_chosen_spans(connection, wanted) if wanted.chooses else _spans(connection))
-    for part, low, high, numbers in spans:
-        of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, _ROWS)
-        size = (high - low + 1) * of_each * _ROW_BYTES
-        yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
-
-
-_Span = tuple[Part, int, int, "Run | None"]
+        for part, low, high, numbers in _spans(connection, wanted):
+            of_each = 1 if numbers is None or part is Part.FORKS else min(numbers[1] - numbers[0] + 1, ROWS)
+            size = (high - low + 1) * of_each * ROW_BYTES
+            yield Piece(location.uri, part, low, high, size, numbers=numbers, settings=location.settings)
 
 
 def cut(low: int, high: int, step: int) -> Iterator[tuple[int, int]]:
@@ -243,27 +234,25 @@ def greatest_id(connection: sqlite3.Connection, table: str) -> int:
     return greatest or 0
 
 
-def _spans(connection: sqlite3.Connection) -> Iterator[_Span]:
-    """Ranges of row ids that cover all entries and fork proofs."""
-    for part in (Part.ENTRIES, Part.FORKS):
-        low, high = connection.execute(f"SELECT min(id), max(id) FROM {part.value}").fetchone()
-        if low is not None and high is not None:
-            step = max(_ROWS, (high - low) // _MAX_PIECES + 1)
-            yield from ((part, *ids, None) for ids in cut(low, high, step))
+def _spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[tuple[Part, int, int, Run | None]]:
+    """Ranges that cover the entries that are wanted, and fork proofs.
 
-
-def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_Span]:
-    """Ranges of logs and numbers that cover the entries that are wanted. The store's indexes find both."""
+    They are ranges of row ids, or of logs and numbers if not all entries are wanted: the store's indexes find both.
+    """
     first, last = wanted.span.start, wanted.span.last
+    whole = (to_sql(first), to_sql(last))
+    if not wanted.chooses:
+        for part in (Part.ENTRIES, Part.FORKS):
+            high = greatest_id(connection, part.value)
+            yield from ((part, *ids, None) for ids in cut(1, high, max(ROWS, high // _MAX_PIECES + 1)))
+        return
     if wanted.span.is_empty:
         return
-    whole = (to_sql(first), to_sql(last))
-    if not wanted.chooses_logs:
+    if wanted.named is None:
         logs = cut(1, greatest_id(connection, "logs"), _LOGS)
-        yield from ((part, *ids, whole) for ids in logs for part in (Part.LOGS, Part.FORKS))
+        yield from ((part, *ids, whole) for ids in logs for part in (Part.ENTRIES, Part.FORKS))
         return
-    named = [(author, 0, MAX_U64) for author in wanted.authors or ()]
-    named += [(author, log_id, log_id) for author, log_id in wanted.logs or ()]
+    named = [(one, 0, MAX_U64) if isinstance(one, bytes) else (*one, one[1]) for one in wanted.named]
     query = "SELECT id, greatest FROM logs WHERE author = ? AND log_id BETWEEN ? AND ?"
     found = {row for author, *ids in named for row in connection.execute(query, (author, *map(to_sql, ids)))}
     rows = greatest_id(connection, "entries")
@@ -271,18 +260,19 @@ def _chosen_spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[_S
         yield Part.FORKS, log, log, whole
         reached = min(last, 0 if greatest is None else from_sql(greatest))
         # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
-        step = max(_ROWS, (reached - first) // (rows // _ROWS + 1) + 1)
-        yield from ((Part.LOGS, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
+        step = max(ROWS, (reached - first) // (rows // ROWS + 1) + 1)
+        yield from ((Part.ENTRIES, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
 
 
-def _packed(pieces: Iterable[Piece]) -> Iterator[Split]:
-    split: list[Piece] = []
+def packed(things: Iterable[T], most: int, size: Callable[[T], int]) -> Iterator[tuple[T, ...]]:
+    """Things, in their order, together for a task while their sizes add up to at most ``most``."""
+    together: list[T] = []
     weight = 0
-    for piece in pieces:
-        if split and weight + piece.size > _SPLIT_BYTES:
-            yield tuple(split)
-            split, weight = [], 0
-        split.append(piece)
-        weight += piece.size
-    if split:
-        yield tuple(split)
+    for one in things:
+        if together and weight + size(one) > most:
+            yield tuple(together)
+            together, weight = [], 0
+        together.append(one)
+        weight += size(one)
+    if together:
+        yield tuple(together)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from culm.bamboo import Entry, PayloadHasher
-from culm.errors import EncodingError, InvalidEntry, Place, StoreError
+from culm.errors import EncodingError, InvalidEntry, StoreError
 from culm.spark.batches import payload as states
-from culm.spark.reading.found import EVERYTHING, Found, Wanted
+from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece
 from culm.spark.storage import opened_store
-from culm.store.database import Database, translated_errors
+from culm.store.database import Database
 from culm.store.files import EntryRecord, PayloadRecord, ProofRecord, Record, read_records, read_records_from
 from culm.store.payloads.pieces import read_pieces
-from culm.store.rows import BYTES, ROW, Column, all_rows, each_row, in_order
+from culm.store.rows import BYTES, ROW, Column, Row, all_rows, each_row, in_order
 from culm.store.schema import PayloadState, to_sql
 
 _NUMBER = Column("a number", frozenset({int}))
@@ -26,23 +26,23 @@ _ANY_STATE = Column("the state of a payload", frozenset({int}))  # one that does
 _PAGE = 500
 
 
-def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[Found]:
+def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[EntryRow]:
     """The rows of one piece that are wanted; of fork proofs all. Damage is a reject.
 
     ``CulmError`` if the file or store cannot be opened.
     """
     if piece.part is Part.REJECT:
-        return iter([Found(piece.path, 0, reason=piece.reason)])
+        return iter([EntryRow(piece.path, 0, reason=piece.reason)])
     if piece.part is Part.FORKS:
         return _scan_forks(piece)
     return _scan_file(piece, wanted) if piece.part is Part.FILE else _scan_entries(piece, wanted)
 
 
 class Payload:
-    """A payload while it is read: hashed, and kept in memory up to ``limit`` bytes."""
+    """A payload while it is read: hashed, and kept in memory if a row can have it."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
         self._kept: list[bytes] = []
         self.hasher = PayloadHasher()
 
@@ -51,29 +51,24 @@ class Payload:
         try:
             for data in pieces:
                 self.hasher.update(data)
-                if self.hasher.size <= self._limit:
-                    self._kept.append(data)
-                else:
+                self._kept.append(data)
+                if self.hasher.size > self._wanted.payload_limit:
                     self._kept.clear()
         except EncodingError:
             return False
         return True
 
-    def found(self, source: str, offset: int, entry: Entry) -> Found:
+    def found(self, source: str, offset: int, entry: Entry) -> EntryRow:
         """The row of an entry, if these are all bytes of its payload, or of what stands in its place."""
         state = states.judged(entry, self.hasher.hash, self.hasher.size)
-        is_kept = state == states.HELD and self.hasher.size <= self._limit
-        return Found(source, offset, entry.encoded, state, payload=b"".join(self._kept) if is_kept else None)
-
-    def frame(self, place: Place) -> bytes:
-        """The payload as an encoded ``PayloadFrame`` of this place."""
-        return states.PayloadFrame(place.author, place.log_id, place.seq, self.hasher.hash, self.hasher.size).encode()
+        is_kept = state == states.HELD and self._wanted.has_payload(entry.seq, entry.size)
+        return EntryRow(source, offset, entry.encoded, state, payload=b"".join(self._kept) if is_kept else None)
 
 
 # -- export files ------------------------------------------------------------------------------------------------
 
 
-def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[Found]:
+def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
     with piece.location.open() as stream:
         records = read_records(stream)
         if piece.low or piece.high:
@@ -82,78 +77,73 @@ def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[Found]:
             yield found._replace(offset=found.offset + piece.low) if piece.low else found
 
 
-def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[Found]:
+def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> Iterator[EntryRow]:
+    waiting: EntryRecord | None = None  # an entry of a bundle, whose payload may follow as a record of its own
+    rejects: list[EntryRow] = []
     at = 0
     try:
-        for record, following in paired(records):
-            at = record.offset
+        for record in records:
+            at, before, waiting = record.offset, waiting, None
+            if isinstance(record, PayloadRecord):
+                yield from _of_payload(path, before, record, wanted)
+                continue
+            if before is not None:
+                yield _alone(path, before.offset, before.entry)
             if isinstance(record, ProofRecord):
                 yield from (_alone(path, at, entry) for entry in (record.proof.first, record.proof.second))
-            elif isinstance(record, EntryRecord):
-                if wanted.has(record.entry.place):
-                    yield from _rows_of_entry(path, record, following, wanted)
-            elif wanted.frames and wanted.has(record.place):
-                payload = Payload(-1)
-                if payload.read(record.payload):
-                    yield Found(path, at, payload_frame=payload.frame(record.place))
+            elif record.payload is None:
+                waiting = record if wanted.has(record.entry.place) else None
+            elif wanted.has(record.entry.place):
+                yield _with_payload(path, record, record.payload, wanted)
     except EncodingError as error:
-        yield Found(path, error.offset, reason=str(error))
+        rejects = [EntryRow(path, error.offset, reason=str(error))]
     except OSError as error:
-        yield Found(path, at, reason=f"cannot be read on: {error.strerror or error}")
-
-
-def paired(records: Iterator[Record]) -> Iterator[tuple[Record, PayloadRecord | None]]:
-    """The records, an entry of a bundle together with a payload of its place that follows it."""
-    waiting: EntryRecord | None = None
-    try:
-        for record in records:
-            if waiting is not None:
-                entry, waiting = waiting, None
-                if isinstance(record, PayloadRecord) and record.place == entry.entry.place:
-                    yield entry, record
-                    continue
-                yield entry, None
-            if isinstance(record, EntryRecord) and record.payload is None:
-                waiting = record
-            else:
-                yield record, None
-    except (EncodingError, OSError):  # behind the entry, which is whole
-        if waiting is not None:
-            yield waiting, None
-        raise
+        rejects = [EntryRow(path, at, reason=f"cannot be read on: {error.strerror or error}")]
     if waiting is not None:
-        yield waiting, None
+        yield _alone(path, waiting.offset, waiting.entry)
+    yield from rejects
 
 
-def _rows_of_entry(path: str, record: EntryRecord, following: PayloadRecord | None, wanted: Wanted) -> Iterator[Found]:
-    """The rows for an entry and the payload that follows it, in a bundle as a record of its own.
+def _with_payload(path: str, record: EntryRecord, pieces: Iterable[bytes], wanted: Wanted) -> EntryRow:
+    """The row for an entry of a plain file, in which its payload follows it."""
+    payload = Payload(wanted)
+    if not wanted.reads_payloads:
+        return _alone(path, record.offset, record.entry)
+    if payload.read(pieces):
+        return payload.found(path, record.offset, record.entry)
+    state = states.PARTIAL if payload.hasher.size else states.ABSENT  # the file is cut short in the payload
+    return EntryRow(path, record.offset, record.entry.encoded, state)
 
-    If that record has another hash, it may belong to another entry of this place. It then goes on as a frame.
+
+def _of_payload(path: str, before: EntryRecord | None, record: PayloadRecord, wanted: Wanted) -> Iterator[EntryRow]:
+    """The rows for a payload that a bundle has as a record of its own, and for the entry before it.
+
+    If it has another hash than that entry names, it may belong to another entry of this place. It then goes on as a
+    frame.
     """
-    entry, payload = record.entry, Payload(wanted.payload_limit)
-    pieces = record.payload if following is None else following.payload
-    if pieces is None or not wanted.reads_payloads:
-        yield _alone(path, record.offset, entry)
-        return
-    is_whole = payload.read(pieces)
-    if is_whole and (following is None or payload.hasher.hash == entry.payload_hash):
-        yield payload.found(path, record.offset, entry)
-    elif following is None:  # the file is cut short in the payload
-        yield Found(path, record.offset, entry.encoded, states.PARTIAL if payload.hasher.size else states.ABSENT)
-    else:
-        yield _alone(path, record.offset, entry)
-        if is_whole and wanted.frames:
-            yield Found(path, following.offset, payload_frame=payload.frame(following.place))
+    payload = Payload(wanted)
+    follows = before is not None and before.entry.place == record.place
+    is_read = wanted.reads_payloads if follows else wanted.frames and wanted.has(record.place)
+    is_whole = is_read and payload.read(record.payload)
+    if before is not None:
+        is_its_own = follows and is_whole and payload.hasher.hash == before.entry.payload_hash
+        make = payload.found if is_its_own else _alone
+        yield make(path, before.offset, before.entry)
+        if is_its_own:
+            return
+    if is_whole and wanted.frames:
+        frame = states.PayloadFrame(*record.place, payload.hasher.hash, payload.hasher.size)
+        yield EntryRow(path, record.offset, payload_frame=frame.encode())
 
 
-def _alone(path: str, offset: int, entry: Entry) -> Found:
-    return Found(path, offset, entry.encoded, states.without_bytes(entry))
+def _alone(path: str, offset: int, entry: Entry) -> EntryRow:
+    return EntryRow(path, offset, entry.encoded, states.without_bytes(entry))
 
 
 # -- stores ------------------------------------------------------------------------------------------------------
 
 
-# Pages begin behind the last row of the page before. ``after`` is its place in the order of the query.
+# Pages begin behind the last row of the page before. The last columns are its place in the order of the query.
 _COLUMNS = "SELECT entries.id, CAST(encoded AS BLOB), payload_state"
 _BY_ROW = f"{_COLUMNS}, id FROM entries WHERE id > :id AND id <= :high ORDER BY id LIMIT :page"
 # The outer loop goes through logs and the inner one through an index of their entries, so no other row is looked at.
@@ -166,46 +156,39 @@ _BY_LOG = (
 _LEAST = -(2**63)  # before every number that SQLite has
 
 
-def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[Found]:
-    after: tuple[int, ...] = (piece.low - 1,) if piece.numbers is None else (piece.low, _LEAST, _LEAST)
-    with opened_store(piece.location) as database:
-        while True:
-            try:
-                page, after = _entry_page(database, after, piece, wanted)
-            except StoreError as error:
-                which = f"rows {after[0] + 1}" if piece.numbers is None else f"logs {after[0]}"
-                yield Found(piece.path, after[0], reason=f"{which} to {piece.high}: {error}")
-                return
-            if not page:
-                return
-            yield from page
-
-
-def _entry_page(
-    database: Database, after: tuple[int, ...], piece: Piece, wanted: Wanted
-) -> tuple[list[Found], tuple[int, ...]]:
-    """The next rows of a piece, and the place of the last one."""
-    query, names, (first, last) = _BY_ROW, ["id"], piece.numbers or (0, 0)
+def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
+    query, after, first, last = _BY_ROW, {"id": piece.low - 1}, 0, 0
     if piece.numbers is not None:
-        chosen = wanted.span.numbers(wanted.span.last) if wanted.span.sparse else ()
-        numbers = f"IN ({','.join(str(to_sql(number)) for number in chosen)})" if wanted.span.sparse else "NOT NULL"
-        query, names = _BY_LOG.format(numbers=numbers), ["log", "seq", "variant"]
-    values = dict(zip(names, after, strict=True), first=first, last=last, high=piece.high, page=_PAGE)
-    with database.snapshot() as connection:
-        rows = all_rows(connection.execute(query, values), ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
-        reached = tuple(rows[-1][3:]) if rows else after
-        if rows:
-            in_order(after, reached)
-        complete = [row_id for row_id, _, state, *_ in rows if state == PayloadState.COMPLETE]
-        payloads = _payloads(database, complete if wanted.reads_payloads else [], wanted.payload_limit)
-    found = [_row_of(piece.path, row_id, encoded, state, payloads.get(row_id)) for row_id, encoded, state, *_ in rows]
-    return found, reached
+        chosen = map(to_sql, wanted.span.numbers(wanted.span.last) if wanted.span.sparse else ())
+        numbers = f"IN ({','.join(map(str, chosen))})" if wanted.span.sparse else "NOT NULL"
+        query, after = _BY_LOG.format(numbers=numbers), {"log": piece.low, "seq": _LEAST, "variant": _LEAST}
+        first, last = piece.numbers
+    given = {"first": first, "last": last, "high": piece.high, "page": _PAGE}
+    columns = (ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
+    with opened_store(piece.location) as database:
+        try:
+            while True:
+                with database.snapshot() as connection:
+                    rows = all_rows(connection.execute(query, given | after), *columns)
+                    if not rows:
+                        return
+                    reached = dict(zip(after, rows[-1][3:], strict=True))
+                    in_order([*after.values()], [*reached.values()])
+                    payloads = _payloads(database, rows, wanted)
+                after = reached
+                for row_id, encoded, state, *_ in rows:
+                    yield _row_of(piece.path, row_id, encoded, state, payloads.get(row_id))
+        except StoreError as error:
+            at = next(iter(after.values()))
+            which = f"rows {at + 1}" if piece.numbers is None else f"logs {at}"
+            yield EntryRow(piece.path, at, reason=f"{which} to {piece.high}: {error}")
 
 
-def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, Payload]:
-    """The payloads of these rows. An empty payload has no pieces."""
-    read = {row_id: Payload(limit) for row_id in row_ids}
-    these = f"entry IN ({','.join(map(str, row_ids))})"
+def _payloads(database: Database, rows: list[Row], wanted: Wanted) -> dict[int, Payload]:
+    """The payloads of these rows that the store calls complete. An empty payload has no pieces."""
+    is_read = wanted.reads_payloads
+    read = {row_id: Payload(wanted) for row_id, _, state, *_ in rows if is_read and state == PayloadState.COMPLETE}
+    these = f"entry IN ({','.join(map(str, read))})"
     query = f"SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE {these} ORDER BY entry, at"
     for row_id, data in database.connection.execute(query):
         read[row_id].read([] if data is None else [data])  # nothing, where only damage can be
@@ -214,39 +197,30 @@ def _payloads(database: Database, row_ids: list[int], limit: int) -> dict[int, P
     return read
 
 
-_STATES: dict[int, str] = {
-    PayloadState.PARTIAL: states.PARTIAL,
-    PayloadState.FORGOTTEN: states.FORGOTTEN,
-    PayloadState.SIZE_MISMATCH: states.SIZE_MISMATCH,
-}
+# States in which a store knows more than that it has no bytes. They have the same names here.
+_NAMED = PayloadState.PARTIAL, PayloadState.FORGOTTEN, PayloadState.SIZE_MISMATCH
 
 
-def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: Payload | None) -> Found:
-    """One row of a store as a ``Found``. ``payload`` is None unless the store calls it complete."""
+def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: Payload | None) -> EntryRow:
+    """One row of a store as a ``EntryRow``. ``payload`` is None unless the store calls it complete."""
     if encoded is None:
-        return Found(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
-    if payload is None:
-        return Found(path, row_id, encoded, _STATES.get(state, states.ABSENT))
-    try:
-        entry = Entry.decode(encoded)
-    except InvalidEntry:
-        return Found(
-            path, row_id, encoded, states.ABSENT
-        )  # it will be rejected: there is nothing to compare the payload with
-    return payload.found(path, row_id, entry)
+        return EntryRow(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
+    if payload is not None:
+        try:
+            return payload.found(path, row_id, Entry.decode(encoded))
+        except InvalidEntry:
+            state = PayloadState.ABSENT  # it is rejected later: there is no hash to compare the payload with
+    return EntryRow(path, row_id, encoded, PayloadState(state).name.lower() if state in _NAMED else states.ABSENT)
 
 
-def _scan_forks(piece: Piece) -> Iterator[Found]:
+def _scan_forks(piece: Piece) -> Iterator[EntryRow]:
+    by = "id" if piece.numbers is None else "log"
+    query = f"SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE {by} BETWEEN ? AND ? ORDER BY id"
     with opened_store(piece.location) as database:
         try:
-            with translated_errors(database.path):
-                rows = database.connection.execute(
-                    "SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks"
-                    f" WHERE {'id' if piece.numbers is None else 'log'} BETWEEN ? AND ? ORDER BY id",
-                    (piece.low, piece.high),
-                )
+            with database.snapshot() as connection:
+                rows = connection.execute(query, (piece.low, piece.high))
                 for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
-                    for encoded in proof:
-                        yield Found(piece.path, row_id, encoded, states.ABSENT)
+                    yield from (EntryRow(piece.path, row_id, encoded, states.ABSENT) for encoded in proof)
         except StoreError as error:
-            yield Found(piece.path, piece.low, reason=f"fork proofs: {error}")
+            yield EntryRow(piece.path, piece.low, reason=f"fork proofs: {error}")

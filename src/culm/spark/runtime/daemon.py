@@ -14,7 +14,7 @@ from importlib import import_module
 
 from pyspark import daemon
 
-for _needed in ("pandas", "pyspark.worker", "culm.spark.source.rows", "culm.spark.verification.job"):
+for _needed in ("pandas", "pyspark.worker", "culm.spark.source.source", "culm.spark.verification.job"):
     import_module(_needed)  # these import Arrow, numpy, PySpark's serializers and the rest
 
 _worker = daemon.worker

@@ -130,8 +130,7 @@ class OnSpark(Engine):
         self._work = work
 
     def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Tables:
-        read = reading(splits)
-        return self.kept(tasks(self.spark, splits), lambda found: step(read(found)), into, at)
+        return self.kept(tasks(self.spark, splits), lambda found: step(reading(splits, found)), into, at)
 
     def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:
         """What some work in the tasks makes of a DataFrame, when it is asked for."""

@@ -1,8 +1,12 @@
 """Bundles: what was selected for each requester, as a file that ``culm import`` takes.
 
 One task writes the bundle of a requester as a stream, so that it need not fit into memory: entries log by log in
-ascending order, each followed by its payload if that is wanted and can be read. Payloads do not travel through Spark:
-the task that writes a bundle reads them in the stores and files they were found in (``reading.payload_places``).
+ascending order, each followed by its payload if that is wanted and can be read. Payloads do not travel through Spark,
+because they can be large and most are never asked for: the task that writes a bundle reads them where they were found.
+
+A *place* of a payload is its source, and there the row of an entry in a store, the byte where an entry begins in a
+file, or in a bundle the byte where the payload's own frame begins. A payload is known by its hash. So any copy serves,
+even one that stands beside another entry.
 
 A file gets its final name when it is complete. So a task that Spark runs twice, or again after a failure, never leaves
 half a bundle under that name.
@@ -14,27 +18,34 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
 from hashlib import blake2b
-from itertools import groupby
-from operator import attrgetter
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
+from pyarrow.compute import field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from culm.errors import Place
-from culm.spark.batches.payload import HELD
-from culm.spark.reading.payload_places import Payloads, PlaceRow, places_of
+from culm.bamboo import PayloadHasher
+from culm.errors import CulmError, PayloadMismatch, Place
+from culm.spark.batches.arrays import fields_of, hashes
+from culm.spark.batches.fields import DIGEST_BYTES, cut
+from culm.spark.batches.payload import HELD, PayloadFrame
+from culm.spark.reading.inputs import SQLITE_MAGIC, start_of
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable
-from culm.spark.storage import Settings, settings_here
-from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.store.files import BundleWriter
+from culm.spark.storage import Location, Settings, opened_store, settings_here
+from culm.store.files import BundleWriter, ProofRecord, read_records_from
+from culm.store.payloads.pieces import read_pieces
+
+_Pieces = Callable[[int], Iterator[bytes]]  # the payload of a row, or of the record that begins at a byte
 
 
 class BundleRow(NamedTuple):
@@ -67,6 +78,22 @@ class Bundled(NamedTuple):
     encoded: bytes
     places: Annotated[list[dict[str, Any]] | None, "ARRAY<STRUCT<source: STRING, offset: BIGINT>>"]
 
+
+class PlaceRow(NamedTuple):
+    """A place where a payload was when the inputs were read; the source may have changed since."""
+
+    payload_hash: bytes
+    source: str
+    offset: int
+
+
+# Payloads up to this many bytes are read into memory, checked, and handed out. Larger ones are read twice, piece by
+# piece: once to check them, once to hand them out, so that a payload of any size passes in little memory.
+WHOLE_BYTES = 1024 * 1024
+
+# Sources that are kept open; then all are closed. Payloads of one log mostly lie in one source, so few are enough; too
+# many would use up file descriptors where a table names thousands of files.
+_OPEN = 16
 
 # Sources that are tried for one payload. Copies are equal, so more are needed only if sources changed after they were
 # read; without a bound, a payload that thousands of stores hold would make rows of thousands of places.
@@ -105,21 +132,6 @@ def bundle_name(requester: str) -> str:
     return f"{known}-{digest}.bundle" if known else f"{digest}.bundle"
 
 
-def gather_with_places(batches: Iterable[pa.RecordBatch]) -> Iterator[PackRow | Reject | PlaceRow]:
-    """``verification.gather.gather`` that also notes the places of payloads in the same pass."""
-    noted: list[PlaceRow] = []
-
-    def noting(batch: pa.RecordBatch) -> pa.RecordBatch:
-        noted.extend(places_of(batch))
-        return batch
-
-    for row in gather(map(noting, batches)):
-        yield from noted
-        noted.clear()
-        yield row
-    yield from noted
-
-
 def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
     """The items as ``Bundled``. Only items whose payload must be read are joined with the places; most are not."""
     fetched = items.where(_FETCHED)
@@ -129,6 +141,23 @@ def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
     known = one_each.groupBy("payload_hash").agg(sql.slice(all_of_it, 1, _COPIES).alias("places"))
     others = items.where(f"NOT ({_FETCHED})")
     return fetched.join(known, "payload_hash", "left").unionByName(others, allowMissingColumns=True)
+
+
+# -- noting places ---------------------------------------------------------------------------------------------
+
+
+def places_of(batch: pa.RecordBatch) -> Iterator[PlaceRow]:
+    """The payloads that a batch of ``found.EntryRow`` says are held; not empty ones: there is nothing to read."""
+    placed = batch.filter(field("source").is_valid() & field("offset").is_valid())
+    held = placed.filter((field("payload_state") == HELD) & field("encoded").is_valid())
+    fields = fields_of(held.column("encoded"))
+    some = (fields.good & (fields.size > 0)).nonzero()[0]
+    found = hashes(cut(fields.data, fields.payload_hash[some], DIGEST_BYTES)).to_pylist()
+    framed = placed.filter(field("payload_frame").is_valid())
+    frames = [PayloadFrame.decode(frame) for frame in framed.column("payload_frame").to_pylist()]
+    found += [frame.payload_hash if frame.size else None for frame in frames]
+    at = pa.concat_batches([held.take(pa.array(some)), framed]).select(["source", "offset"]).to_pylist()
+    yield from (PlaceRow(digest, **place) for digest, place in zip(found, at, strict=True) if digest is not None)
 
 
 # -- writing --------------------------------------------------------------------------------------------------------
@@ -159,8 +188,67 @@ def _write_payload(bundle: BundleWriter, row: Bundled, payloads: Payloads) -> bo
     """Write the payload of an item; returns whether it is held, and one of its places still had it."""
     if row.payload_state != HELD or not row.size:  # an empty one needs no bytes
         return row.payload_state == HELD
-    places = ((at["source"], at["offset"]) for at in row.places or ())
-    pieces = payloads.find(places, row.size, row.payload_hash)
+    pieces = payloads.find(map(itemgetter("source", "offset"), row.places or ()), row.size, row.payload_hash)
     if pieces is not None:
         bundle.payload(Place(row.author, row.log_id, row.seqnum), row.size, pieces)
     return pieces is not None
+
+
+# -- reading payloads ---------------------------------------------------------------------------------------
+
+
+class Payloads(ExitStack):
+    """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
+
+    ``settings`` open the sources of other machines; None: those of this process.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__()
+        self._settings = settings_here() if settings is None else settings
+        self._sources: dict[str, _Pieces] = {}
+
+    def find(self, places: Iterable[tuple[str, int]], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
+        """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
+
+        Size and hash are checked before the first piece is handed out. A payload of more than ``WHOLE_BYTES`` is read
+        a second time for its pieces: ``PayloadMismatch`` after the last one if it has changed in between.
+        """
+        for source, offset in places:
+            with suppress(CulmError, OSError):
+                pieces = self._checked(source, offset, size, payload_hash)
+                if size <= WHOLE_BYTES:
+                    return iter(list(pieces))
+                for _ in pieces:
+                    pass
+                return self._checked(source, offset, size, payload_hash)
+        return None
+
+    def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
+        hasher = PayloadHasher()
+        for piece in self._source(source)(offset):
+            hasher.update(piece)
+            if hasher.size > size:
+                break
+            yield piece
+        if hasher.size != size or hasher.hash != payload_hash:
+            raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
+
+    def _source(self, path: str) -> _Pieces:
+        if path not in self._sources:
+            if len(self._sources) >= _OPEN:
+                self.close()
+                self._sources.clear()
+            location = Location(path, self._settings)
+            if start_of(location) == SQLITE_MAGIC:
+                self._sources[path] = partial(read_pieces, self.enter_context(opened_store(location)))
+            else:
+                self._sources[path] = partial(_pieces, self.enter_context(location.open()))
+        return self._sources[path]
+
+
+def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
+    for record in islice(read_records_from(stream, offset), 2):  # in a bundle a payload follows its entry
+        if not isinstance(record, ProofRecord) and record.payload is not None:
+            yield from record.payload
+            return

@@ -28,13 +28,12 @@ from culm.spark.batches.payload import HELD
 from culm.spark.batches.slices import fetched
 from culm.spark.plan.given import REQUESTS, Given, given, read_rows
 from culm.spark.reading.inputs import plan
-from culm.spark.reading.payload_places import PlaceRow
 from culm.spark.runtime.columns import Row, combined, fitted
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
 from culm.spark.runtime.shell import Result, job
 from culm.spark.select import pieces
-from culm.spark.select.bundles import gather_with_places, write_bundles
+from culm.spark.select.bundles import PlaceRow, places_of, write_bundles
 from culm.spark.select.items import Item, chosen
 from culm.spark.select.requests import PART, Asked, Refused, check
 from culm.spark.verification.authentic import Signatures
@@ -225,7 +224,7 @@ def run_select(
         # First, because it refuses requests that lack a column, and verifying large inputs takes hours.
         wanted = SparkTable(engine, Given, given(read_rows(spark, Path(requests).absolute()), REQUESTS))
         run.say_reading(splits)
-        step = gather_with_places if bundles else gather
+        step = partial(gather, note=places_of) if bundles else gather
         packs, rejects, places = engine.read(splits, step, PackRow, Reject, PlaceRow)
         verification = Verification(engine, ways, keep=True)
         verification.take(packs)

@@ -10,16 +10,10 @@
     spark.readStream.format("culm").option("home", "stream").load("culm://KEY@alice.example:7979")
     spark.readStream.format("culm").option("log", "AUTHOR/1").load("intervals://alice.example:7979")
 
-Spark finds the source by its name where Culm is installed. Rows are ``culm.spark.source.options.ENTRIES``: entries as
-they were found, unverified, and rejects. Options are ``culm.spark.source.options``.
+Spark finds the source by its name where Culm is installed. Rows are ``culm.spark.source.rows.ENTRIES``: entries as
+they were found, unverified, and rejects. Options are ``culm.spark.source.rows``.
 
 A filter such as ``WHERE seqnum > 100`` reads everything first, and so does a selection of columns. Spark could tell the
 source about filters, but in PySpark 4.3.0 a second query on the same DataFrame then returns rows of the first one. So
 authors, logs, numbers and columns are options; ``culm.spark.read`` has them as arguments.
 """
-
-from __future__ import annotations
-
-from culm.spark.source.source import CulmSource
-
-__all__ = ["CulmSource"]

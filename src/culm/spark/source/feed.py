@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ from culm.node.sessions.stats import PeerRefused, SessionStats
 from culm.node.sync import sync
 from culm.ranges import Range, RangeSet
 from culm.spark.reading.found import Wanted
-from culm.spark.source.options import Options
+from culm.spark.source.rows import Options
 from culm.spark.source.spool import Spool
 from culm.store import ReadableStore, SQLiteStore
 from culm.types import Log
@@ -86,7 +85,6 @@ class Feed:
         self._config = NodeConfig(clump or b"", policy=policy)
         self.spool = Spool(self._home.store_path, options.wanted, options.wait)
         self._thread = Thread(target=self._run, name="culm-feed", daemon=True)
-        self._has_begun = False
         self._stop = Event()
         self._trouble: Exception | None = None
         self._heard = 0.0  # when bytes of the peer came last
@@ -94,7 +92,7 @@ class Feed:
     def once(self) -> None:
         """Get what the peer has now. ``NetworkError``, ``ProtocolError`` or ``StoreError`` if that fails."""
         self._session(is_live=False)
-        self._has_begun = True
+        self._stop.set()  # ``go_on`` finds nothing more to do
         self.spool.wait_no_longer()
 
     def go_on(self) -> None:
@@ -102,8 +100,7 @@ class Feed:
 
         Raises why the session ended for good, if it did.
         """
-        if not self._has_begun:
-            self._has_begun = True
+        if self._thread.ident is None:
             self._thread.start()
         if self._trouble is not None:
             raise self._trouble
@@ -119,7 +116,7 @@ class Feed:
 
     def _run(self) -> None:
         """Stay in session. A peer that breaks the rules is an error at once, and so is one that was never reached."""
-        away_since = -math.inf
+        away_since = float("-inf")
         try:
             while not self._stop.wait(_RETRY_SECONDS if self._heard else 0):
                 before = self._heard
@@ -131,8 +128,6 @@ class Feed:
                     if time.monotonic() - away_since > _AWAY_SECONDS:
                         raise
                     _logger.warning("%s: %s; calling again", self._url, error)
-        except _StopAskedError:
-            pass
         except Exception as error:  # noqa: BLE001 - a stream must not stand still without a word
             self._trouble = error
 
@@ -157,11 +152,8 @@ def interests(wanted: Wanted) -> Mapping[bytes | Log, RangeSet] | None:
 
     Payloads that would not get into a row are not asked for.
     """
-    if not wanted.chooses_logs:
+    if wanted.named is None:
         return None
-    span, limit = wanted.span, wanted.payload_limit
-    if limit < 0:
-        span = replace(span, payloads=False)
-    elif not 0 < span.size_limit <= limit:
-        span = replace(span, size_limit=limit + 1)
-    return dict.fromkeys([*(wanted.authors or ()), *(wanted.logs or ())], RangeSet([span]))
+    span, above = wanted.span, wanted.payload_limit + 1  # the first size that is too large; 0 without payloads
+    span = replace(span, payloads=span.payloads and above > 0, size_limit=min(span.size_limit or above, above))
+    return dict.fromkeys(wanted.named, RangeSet([span]))

@@ -25,10 +25,10 @@ from typing import TypedDict
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from culm.errors import ConfigError
+from culm.spark.reading import inputs
 from culm.spark.reading.borders import has_end
-from culm.spark.reading.inputs import Part, Piece, cut, greatest_id, is_beside, plan_listed
-from culm.spark.source.options import Options
-from culm.spark.source.rows import Pieces, SupportsTriggerAvailableNow
+from culm.spark.reading.inputs import Part, Piece
+from culm.spark.source.rows import Options, Pieces, SupportsTriggerAvailableNow
 from culm.spark.storage import Location, opened_store
 from culm.spark.storage.location import Listed
 
@@ -36,8 +36,6 @@ from culm.spark.storage.location import Listed
 
 Rows = dict[str, int]
 """How far stores were read: the last row id of each table."""
-
-_ROWS = 20_000  # rows of a store in one task, as for reading whole stores (``reading.inputs``)
 
 
 class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -70,7 +68,7 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = {}
         for key, (path, part) in self._tables.items():
             with opened_store(Location(path)) as database:
-                latest[key] = greatest_id(database.connection, part.value)
+                latest[key] = inputs.greatest_id(database.connection, part.value)
         return latest
 
     def partitions(self, start: Rows, end: Rows) -> Sequence[InputPartition]:
@@ -78,7 +76,7 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [
             InputPartition((Piece(path, part, *rows),))
             for key, (path, part) in self._tables.items()
-            for rows in cut(start.get(key, 0) + 1, end[key], _ROWS)
+            for rows in inputs.cut(start.get(key, 0) + 1, end[key], inputs.ROWS)
         ]
 
 
@@ -87,7 +85,6 @@ class StoreStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
 _SETTLED_SECONDS = 60.0  # without a change, before a file counts as finished that does not say so itself
 _GONE_SECONDS = 24 * 3600.0  # before a file that is gone is forgotten, and would be read anew if it came back
 _MOST_FILES = 100_000  # in an offset. Spark keeps a hundred offsets as text, each with all names
-_ENTRY_BYTES = 400  # about as many as an entry of a bundle has, without payload
 _AGAIN = "what it has now is not read: drop it again under another name"
 
 Sizes = dict[str, int | None]
@@ -129,7 +126,7 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         start = start or BEGINNING
         there = self._listed() if self._until is None else self._until
         taken: Sizes = {}
-        room = self._options.batch * _ENTRY_BYTES
+        room = self._options.batch * inputs.ROW_BYTES
         for name, size in _new(start["files"], there):
             if room > 0 and self._is_finished(name, size):
                 taken[name] = size
@@ -137,8 +134,8 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not taken:
             return start
         now = int(time.time())
-        gone = {name: start["gone"].get(name, now) for name in start["files"] if name not in there}
-        gone = {name: since for name, since in gone.items() if now - since < _GONE_SECONDS}
+        away = {name: start["gone"].get(name, now) for name in start["files"].keys() - there}
+        gone = {name: since for name, since in sorted(away.items()) if now - since < _GONE_SECONDS}
         files = {name: size for name, size in start["files"].items() if name in there or name in gone} | taken
         if len(files) > _MOST_FILES:
             raise ConfigError(f"{self._folder}: more than {_MOST_FILES} files: move those away that were read")
@@ -157,20 +154,19 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise ConfigError(f"{where}: it was to be read, and is gone: put it back, because its rows are missing")
             if name in start["files"] or info.size != size:
                 change = f"changed from {start['files'].get(name, size)} to {info.size} bytes after it was listed"
-                rejects.append(Piece.reject(where, f"{change}; {_AGAIN}"))
+                rejects.append(Piece(where.uri, Part.REJECT, reason=f"{change}; {_AGAIN}"))
             else:
                 files.append(Listed(where, size, named=False))
-        splits = plan_listed(files, self._options.wanted)
-        return [InputPartition(split) for split in (*splits, tuple(rejects)) if split]
+        pieces = [*inputs.looked_at(files, self._options.wanted, stores=False), *rejects]
+        return [InputPartition(split) for split in inputs.packed(pieces, inputs.SPLIT_BYTES, lambda piece: piece.size)]
 
     def _listed(self) -> Sizes:
         """The files below the folder that are not hidden."""
-        files = list(self._folder.listed())
+        files = inputs.without_beside(self._folder.listed())
         if any(file.named for file in files):
             raise ConfigError(f"{self._folder}: cannot be followed; a stream reads a folder, a store, or a peer")
-        uris = {file.location.uri for file in files}
         root = len(self._folder.uri.rstrip("/")) + 1
-        return {file.location.uri[root:]: file.size for file in files if not is_beside(file.location.uri, uris)}
+        return {file.location.uri[root:]: file.size for file in files}
 
     def _is_finished(self, name: str, size: int | None) -> bool:
         """Whether nobody writes a file any longer: its end says so, or it has not changed for a while."""

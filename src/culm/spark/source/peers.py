@@ -13,8 +13,9 @@ a session and a store of its own. A batch that is made again is fetched again, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,10 +26,10 @@ from culm.errors import ConfigError, NetworkError
 from culm.node.network.urls import PeerUrl
 from culm.ranges import Range
 from culm.spark.batches.payload import HELD, without_bytes
-from culm.spark.reading.found import Found
+from culm.spark.reading.found import EntryRow
+from culm.spark.reading.inputs import packed
 from culm.spark.runtime.columns import batch_of, batches
-from culm.spark.source.options import Options
-from culm.spark.source.rows import SupportsTriggerAvailableNow, entry_batches
+from culm.spark.source.rows import Options, SupportsTriggerAvailableNow, entry_batches
 from culm.spark.source.spool import BEGINNING, Offset
 from culm.store import ReadableStore
 from culm.store.schema import to_sql
@@ -52,7 +53,6 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._url, self._options = PeerUrl.parse(url, schemes=("culm",)), options
         if options.home is None:
             raise ConfigError("to follow a culm:// peer, name a folder for the stream: option('home', FOLDER)")
-        self._feed: Feed | None = None
 
     def initialOffset(self) -> Offset:  # type: ignore[override]  # it is a dict
         """Before the first row."""
@@ -60,47 +60,38 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Get what the peer has now, once; the query ends with it."""
-        self._opened().once()
+        self._feed.once()
 
     def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # type: ignore[override]
         """The end of the next batch. Raises why the session with the peer ended, if it did for good."""
         if start is None:
             raise ConfigError("following a culm:// peer needs PySpark 4.2 or newer")
-        feed = self._opened()
-        feed.go_on()
-        return feed.spool.end(start, self._options.batch)
+        self._feed.go_on()
+        return self._feed.spool.end(start, self._options.batch)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # type: ignore[override]
         """The rows between two offsets, cut into tasks, which have them with them."""
-        return [InputPartition(rows) for rows in _cut(self._opened().spool.rows(start, end, str(self._url)))]
+        rows = self._feed.spool.rows(start, end, str(self._url))
+        return [InputPartition(some) for some in packed(rows, _TASK_BYTES, _bytes_of)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        return entry_batches([batch_of(Found, partition.value)], self._options)
+        return entry_batches([batch_of(EntryRow, partition.value)], self._options)
 
     def stop(self) -> None:
         """End the session, when the query ends."""
-        if self._feed is not None:
+        if "_feed" in self.__dict__:  # it was used
             self._feed.stop()
 
-    def _opened(self) -> Feed:
-        """The feed, made at the first use."""
-        if self._feed is None:
-            from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
+    @cached_property
+    def _feed(self) -> Feed:
+        from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
 
-            self._feed = Feed(self._url, self._options)
-        return self._feed
+        return Feed(self._url, self._options)
 
 
-def _cut(rows: Iterable[Found]) -> list[list[Found]]:
-    total = 0
-
-    def task(row: Found) -> int:
-        nonlocal total
-        total += len(row.encoded or b"") + len(row.payload or b"")
-        return total // _TASK_BYTES
-
-    return [list(some) for _, some in groupby(rows, key=task)]
+def _bytes_of(row: EntryRow) -> int:
+    return len(row.encoded or b"") + len(row.payload or b"")
 
 
 Reached = dict[str, int]
@@ -111,12 +102,13 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, url: str, options: Options) -> None:
         self._url, self._options = PeerUrl.parse(url, schemes=("intervals",)), options
-        if not options.wanted.logs or len(options.wanted.logs) > _MOST_LOGS:
+        self._logs = sorted(one for one in options.wanted.named or () if isinstance(one, tuple))
+        if not 0 < len(self._logs) <= _MOST_LOGS:
             raise ConfigError(f"to follow a peer, name the logs (up to {_MOST_LOGS}): option('logs', 'AUTHOR/LOG,...')")
 
     def initialOffset(self) -> Reached:
         """Before the first number that is wanted of each log."""
-        return {log_text(log): self._options.wanted.span.start - 1 for log in sorted(self._options.wanted.logs or ())}
+        return {log_text(log): self._options.wanted.span.start - 1 for log in self._logs}
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Do nothing: the query ends when the peer has nothing more, even if it got entries meanwhile.
@@ -140,7 +132,7 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise NetworkError(f"{self._url} has {log} up to {reached} only; {low} to {end[log]} were asked for")
         return self._rows(found)
 
-    def _fetched(self, start: Reached, end: Reached) -> dict[str, list[Found]]:
+    def _fetched(self, start: Reached, end: Reached) -> dict[str, list[EntryRow]]:
         """The entries of each log between two offsets, as far as the peer has them without a gap."""
         from culm.spark.source.feed import fetched  # noqa: PLC0415 - loads the node, which tasks do not need
 
@@ -150,16 +142,16 @@ class PeerStream(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         with fetched(self._url, spans, self._options.wait) as store:
             return {log_text(log): [*self._held(store, log, span)] for log, span in spans.items()}
 
-    def _held(self, store: ReadableStore, log: Log, span: Range) -> Iterator[Found]:
+    def _held(self, store: ReadableStore, log: Log, span: Range) -> Iterator[EntryRow]:
         for seq, stored in enumerate(store.entries(log, span.start, span.last), span.start):
             entry, is_held = stored.entry, stored.payload_complete
             if entry.seq != seq:
                 return
-            is_kept = is_held and entry.size <= self._options.wanted.payload_limit
+            is_kept = is_held and self._options.wanted.has_payload(seq, entry.size)
             payload = b"".join(store.payload(stored)) if is_kept else None
             state = HELD if is_held else without_bytes(entry)
-            yield Found(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)
+            yield EntryRow(str(self._url), to_sql(seq), entry.encoded, state, payload=payload)
 
-    def _rows(self, found: dict[str, list[Found]]) -> Iterator[Row]:
-        for batch in entry_batches(batches(Found, chain.from_iterable(found.values())), self._options):
+    def _rows(self, found: dict[str, list[EntryRow]]) -> Iterator[Row]:
+        for batch in entry_batches(batches(EntryRow, chain.from_iterable(found.values())), self._options):
             yield from (Row(**row) for row in batch.to_pylist())

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -21,7 +21,7 @@ from typing import TypedDict
 from culm.bamboo import Entry
 from culm.errors import ConfigError, InvalidEntry
 from culm.spark.batches.payload import without_bytes
-from culm.spark.reading.found import Found, Wanted
+from culm.spark.reading.found import EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece, greatest_id
 from culm.spark.reading.scan import scan
 from culm.staging import sync
@@ -87,18 +87,19 @@ class Spool:
             return start
         # The store does not wait for the disk with what a peer can send again. Spark's checkpoint is on the disk, and
         # must not know more than the store after a power cut.
-        log = self._path.with_name(f"{self._path.name}-wal")
-        if log.exists():
-            sync(log)
+        with suppress(FileNotFoundError):
+            sync(self._path.with_name(f"{self._path.name}-wal"))
         return end
 
     def _behind(self, connection: sqlite3.Connection, start: Offset, most: int) -> Offset:
-        end = Offset(entries=start["entries"], forks=start["forks"], last=start["last"], without=[])
+        end: Offset = {**start, "without": []}
         total, held_up = 0, None
         rows = connection.execute(f"{_ENTRIES} LIMIT ?", (start["entries"], most))
         for row, encoded, digest, state, held in each_row(rows, ROW, BYTES.or_null(), BYTES, COUNT, COUNT):
             in_order((end["entries"],), (row,))
-            payload = _payload_bytes(_entry(encoded), self._wanted)
+            payload = 0
+            with suppress(InvalidEntry):
+                payload = _payload_bytes(Entry.decode(encoded or b""), self._wanted)
             if payload and state in {PayloadState.ABSENT, PayloadState.PARTIAL}:
                 if row > self._overdue:
                     held_up = row, held
@@ -115,12 +116,11 @@ class Spool:
     def _note(self, held_up: tuple[int, int] | None, connection: sqlite3.Connection) -> None:
         """Note what holds the rows up. After a while without a byte, all rows that were there then are overdue."""
         if held_up is None or held_up != self._held_up:
-            self._held_up, self._since = held_up, time.monotonic()
-            self._known = greatest_id(connection, "entries")
+            self._held_up, self._since, self._known = held_up, time.monotonic(), greatest_id(connection, "entries")
         elif time.monotonic() - self._since > self._wait:
             self._overdue, self._held_up = self._known, None
 
-    def rows(self, start: Offset, end: Offset, source: str) -> Iterator[Found]:
+    def rows(self, start: Offset, end: Offset, source: str) -> Iterator[EntryRow]:
         """The rows between two offsets, always the same. ``ConfigError`` if they are of another store.
 
         A fork proof is three rows: its two entries, and a reject that says what they mean.
@@ -128,11 +128,10 @@ class Spool:
         with self._database.snapshot() as connection:
             _check(connection, start, self._path)
             _check(connection, end, self._path)
-        without = frozenset(end["without"])
-        piece = Piece(str(self._path), Part.ENTRIES, start["entries"] + 1, end["entries"])
-        for found in scan(piece, self._wanted):
+        path, without = str(self._path), frozenset(end["without"])
+        for found in scan(Piece(path, Part.ENTRIES, start["entries"] + 1, end["entries"]), self._wanted):
             yield _settled(found, self._wanted, without)._replace(source=source)
-        proofs = scan(Piece(str(self._path), Part.FORKS, start["forks"] + 1, end["forks"]), self._wanted)
+        proofs = scan(Piece(path, Part.FORKS, start["forks"] + 1, end["forks"]), self._wanted)
         for found in proofs:
             yield found._replace(source=source)
             if found.reason is None:
@@ -140,7 +139,7 @@ class Spool:
                 entry = Entry.decode(found.encoded or b"")
                 told = f"the log {log_text(entry.log)} is forked: its author signed two entries {entry.seq}"
                 if self._wanted.has_log(*entry.log):
-                    yield Found(source, found.offset, reason=f"{told}; both stand beside this row")
+                    yield EntryRow(source, found.offset, reason=f"{told}; both stand beside this row")
 
 
 def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
@@ -154,22 +153,15 @@ def _check(connection: sqlite3.Connection, offset: Offset, path: Path) -> None:
         )
 
 
-def _payload_bytes(entry: Entry | None, wanted: Wanted) -> int:
+def _payload_bytes(entry: Entry, wanted: Wanted) -> int:
     """The size of an entry's payload if that is wanted, else 0."""
-    is_wanted = entry is not None and wanted.has(entry.place) and wanted.has_payload(entry.seq, entry.size)
-    return entry.size if entry is not None and is_wanted else 0
+    return entry.size if wanted.has(entry.place) and wanted.has_payload(entry.seq, entry.size) else 0
 
 
-def _settled(found: Found, wanted: Wanted, without: frozenset[int]) -> Found:
+def _settled(found: EntryRow, wanted: Wanted, without: Collection[int]) -> EntryRow:
     """A row with its payload if the batch has it; else as if no payload had ever come, because it may come later."""
-    entry = _entry(found.encoded)
-    has_it = found.offset not in without and _payload_bytes(entry, wanted)
-    if has_it or entry is None or found.reason is not None:
-        return found
-    return found._replace(payload_state=without_bytes(entry), payload=None)
-
-
-def _entry(encoded: bytes | None) -> Entry | None:
     with suppress(InvalidEntry):
-        return Entry.decode(encoded or b"")
-    return None
+        entry = Entry.decode(found.encoded or b"")
+        if found.offset in without or not _payload_bytes(entry, wanted):
+            return found._replace(payload_state=without_bytes(entry), payload=None)
+    return found

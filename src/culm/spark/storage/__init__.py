@@ -2,13 +2,11 @@
 
 The rest of the pipeline names a file by a ``Location`` and never asks where it is::
 
-    location    what a path or URI means; listing folders and globs; opening
+    location    what a path or URI means; listing folders and globs; opening files, and stores, which may be copies
     filesystems which file system a URI needs, with which settings, and what its errors mean
-    copies      SQLite files of other machines, which SQLite can only open on this one's disk
 """
 
-from culm.spark.storage.copies import local_copy, opened_store
 from culm.spark.storage.filesystems import Settings, settings_here
-from culm.spark.storage.location import Location, located, target
+from culm.spark.storage.location import Location, local_copy, located, opened_store, target
 
 __all__ = ["Location", "Settings", "local_copy", "located", "opened_store", "settings_here", "target"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 
 from pyarrow import fs
 from pyarrow.fs import FileSystem
+from pyspark.sql import SparkSession
 
 from culm.errors import ConfigError, CulmError
 
@@ -72,7 +72,7 @@ def bucket_of(uri: str, path: str) -> str:
 def settings_here(given: dict[str, str] | None = None) -> Settings:
     """The settings for other machines' files: those of the environment, of the active session, and ``given``.
 
-    Later ones win. The session is asked only if Spark is loaded in this process.
+    Later ones win.
     """
     found = {setting: os.environ[name] for name, setting in _OF_ENVIRONMENT.items() if os.environ.get(name)}
     if "fs.s3a.endpoint" in found:  # Hadoop would name the bucket in the host's name unless it is told otherwise.
@@ -85,8 +85,7 @@ def settings_here(given: dict[str, str] | None = None) -> Settings:
 
 
 def _of_session() -> dict[str, str]:
-    module = sys.modules.get("pyspark.sql")
-    active = None if module is None else module.SparkSession.getActiveSession()
+    active = SparkSession.getActiveSession()
     if active is None:
         return {}
     if hasattr(active, "_jsc"):
@@ -155,14 +154,13 @@ def _of_fsspec(uri: str, scheme: str) -> tuple[FileSystem, str]:
         lacking = f"a package for {scheme}:// is missing: {error}"
         if error.name == "fsspec":
             lacking = f'{scheme}:// needs fsspec: pip install "culm[remote]"'
-        raise ConfigError(f"{uri}: {lacking}") from None
     except ValueError:
         known = ", ".join(sorted({"file", *_S3, *_ARROW}))
-        raise ConfigError(
-            f"{uri}: no file system is known for {scheme}://; known are {known}, and what fsspec finds"
-        ) from None
-    found, path = core.url_to_fs(uri)
-    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+        lacking = f"no file system is known for {scheme}://; known are {known}, and what fsspec finds"
+    else:
+        found, path = core.url_to_fs(uri)
+        return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+    raise ConfigError(f"{uri}: {lacking}")
 
 
 @contextmanager
@@ -173,11 +171,7 @@ def said(uri: str, does: str = "be read") -> Iterator[None]:
     except CulmError:
         raise
     except Exception as error:  # the packages behind fsspec raise errors of any kind
-        is_missing = isinstance(error, FileNotFoundError)
-        otherwise = "there is no such file" if is_missing else f"cannot {does}: {_line(error)}"
+        line = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0]
+        otherwise = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot {does}: {line}"
         meant = (meaning for pattern, meaning in _MEANINGS.items() if re.search(pattern, str(error)))
         raise ConfigError(f"{uri}: {next(meant, otherwise)}") from error
-
-
-def _line(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0]

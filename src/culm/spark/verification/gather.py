@@ -8,9 +8,9 @@ sorting; rows in any other order are sorted first, because many small packs woul
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,8 @@ class Reject(NamedTuple):
     reason: str
 
 
+Note = Callable[[pa.RecordBatch], Iterable[Any]]
+
 # Rows are collected up to this many bytes before they are packed. Less makes more and smaller packs, more takes memory
 # of each worker: several times as much, since rows, sorted copies and packs are there at once.
 _COLLECTED_BYTES = 16 * 1024 * 1024
@@ -61,16 +63,20 @@ _COLLECTED_BYTES = 16 * 1024 * 1024
 _SHORT_RUNS = 16
 
 
-def gather(batches: Iterable[pa.RecordBatch], folder: Path | None = None) -> Iterator[PackRow | Reject]:
+def gather(
+    batches: Iterable[pa.RecordBatch], folder: Path | None = None, note: Note = lambda _: ()
+) -> Iterator[PackRow | Reject]:
     """Batches with the columns of ``reading.found.EntryRow`` to packs, and rejects.
 
     Never fails because of the bytes of an entry; those become rejects. ``ConfigError`` for an unknown payload state.
-    With a ``folder`` the packs are written there, and the rows say where (``batches.slices``).
+    With a ``folder`` the packs are written there, and the rows say where (``batches.slices``). Rows that ``note`` makes
+    of each batch come among the others.
     """
     waiting: list[pa.RecordBatch] = []
     size = 0
     with Shelf(folder) as shelf:
         for batch in batches:
+            yield from note(batch)
             waiting.append(batch)
             size += batch.nbytes
             if size >= _COLLECTED_BYTES:

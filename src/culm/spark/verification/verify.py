@@ -109,7 +109,7 @@ def entries_of(entries: DataFrame) -> DataFrame:
     """The columns of entries as they are read; those that are missing are null. ``ConfigError`` without ``encoded``."""
     if "encoded" not in entries.columns:
         raise ConfigError("a DataFrame of entries needs a binary column 'encoded'")
-    return fitted(entries, types(EntryRow))
+    return fitted(entries, types(EntryRow), payload=None)
 
 
 @dataclass(eq=False)

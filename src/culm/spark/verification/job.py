@@ -32,20 +32,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from heapq import nsmallest
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from culm.bamboo import ForkProof
 from culm.errors import BadSignature, ConfigError
 from culm.spark.reading.inputs import plan
-from culm.spark.runtime.columns import rows
+from culm.spark.runtime.columns import Row, rows
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
-from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.shell import Result, is_small, job, size_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.forks import Fork, forks, prefixes
+from culm.spark.verification.forks import Fork, Prefix, forks, settled, told
 from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
@@ -219,33 +217,29 @@ def run_forks(
         with run.engine(master, small=is_small(splits)) as engine:
             verification = Verification(engine, ways, keep=True, size=size_of(splits))
             verification.read(run, splits)
-            run.say("finding how far each log can be trusted")
-            logs = prefixes(*verification.forked()).kept(run.folder / "logs")
-            run.say("writing the proofs of forks")
-            found = forks(*verification.forked()).kept(run.folder / "forks")
+            run.say("finding how far each log can be trusted, and writing the proofs of forks")
+            at: dict[type[Row], Path] = {Prefix: run.folder / "logs", Fork: run.folder / "forks"}
+            logs, found = told(*verification.forked()).keep(settled, Prefix, Fork, at=at)
             counts = {"logs": logs.count(), "forks": found.count(), "rejects": verification.rejects.count()}
             counts |= sums(logs, ("entries",))
-        run.say("writing the proofs of forks as a file")
-        unproved = write_bundle(run.folder / "forks", run.folder / BUNDLE, checked=ways is Signatures.STRICT)
-        every = rows(Fork, read_batches(run.folder / "forks", Fork._fields))
-        first = tuple(nsmallest(MOST_SHOWN, every, key=attrgetter("author", "log_id")))
+            first = tuple(found.first(Fork, MOST_SHOWN, "author", "log_id"))
+            run.say("writing the proofs of forks as a file")
+            unproved = write_bundle(found, run.folder / BUNDLE)
         return run.done(Forks(**counts, unproved=unproved, first=first))
 
 
-def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
-    """Write the proofs in a table of forks as a bundle; returns how many were left out because of a bad signature.
+def write_bundle(found: Table[Fork], file: Path) -> int:
+    """Write proofs as a bundle; returns how many were left out because of a bad signature.
 
-    ``checked``: all signatures were checked before, so none is checked here. Otherwise each proof is checked as a node
-    would check it, because the bundle is made for nodes.
+    Each is checked as a node would check it, because the bundle is made for nodes.
     """
     left_out = 0
     with file.open("wb") as stream:
         bundle = BundleWriter(stream)
-        for row in rows(Fork, read_batches(table, Fork._fields)):
+        for row in rows(Fork, found.batches(*Fork._fields)):
             proof = ForkProof.decode(row.proof)
             try:
-                if not checked:
-                    proof.check()
+                proof.check()
                 bundle.proof(proof)
             except BadSignature:
                 left_out += 1

@@ -30,7 +30,7 @@ from culm.spark.report.numbers import (
 from culm.spark.report.page import LogView, page, portions, share, short, shown
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
-from culm.spark.verification.steps import LOG
+from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict

@@ -21,10 +21,9 @@ from culm.spark.runtime import shell
 from culm.spark.runtime.here import Here, rows_of
 from culm.spark.verification import gather
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.incremental import Increment
 from culm.spark.verification.state import State, held
-from culm.spark.verification.steps import pronounced
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verdicts import Verdict, pronounced
+from culm.spark.verification.verify import Increment
 from culm.store.files import BundleWriter
 from culm.testing import LogBuilder, build_log, tampered
 from tests.spark.worse_logs import WorseLogs

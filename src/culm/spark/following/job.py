@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,24 +18,35 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
+from culm.spark.following.delivery import (
+    CHANGES,
+    KINDS,
+    NEW,
+    REASON,
+    REJECTS,
+    Change,
+    Folder,
+    Tables,
+    changes,
+    output_of,
+)
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.here import Here, HereTable
 from culm.spark.runtime.onspark import OnSpark
+from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.incremental import Increment, fold
 from culm.spark.verification.job import Summary
-from culm.spark.verification.merge import COUNTED
-from culm.spark.verification.state import CHECKPOINT, State, held
-from culm.spark.verification.steps import BLOCK, pronounced
-from culm.spark.verification.verify import entries_of, sums
+from culm.spark.verification.merge import BLOCK, COUNTED
+from culm.spark.verification.state import CHECKPOINT, State, fold, held
+from culm.spark.verification.verdicts import VERDICTS, pronounced
+from culm.spark.verification.verify import Increment, entries_of, sums
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
 
@@ -72,7 +84,7 @@ def follow(
 
 @dataclass(eq=False)
 class Following:
-    """What a query does with each batch. ``halt`` ends it between two batches.
+    """What a query does with each batch. None begins once ``halted`` is set; ``busy`` is locked while one is at work.
 
     ``ConfigError`` if the state is something else, before Spark is started.
     """
@@ -85,7 +97,7 @@ class Following:
     def __post_init__(self) -> None:
         self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
         self.folder = self.folder.absolute()
-        self._busy, self._halted = threading.Lock(), False
+        self.busy, self.halted = threading.Lock(), threading.Event()
         self.state()
 
     def state(self) -> State:
@@ -100,22 +112,16 @@ class Following:
         if not entries.isStreaming:
             raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
         rows = entries_of(entries)
-        with self._busy, held(self.folder), one_line_failures():
+        with self.busy, held(self.folder), one_line_failures():
             self._deliver(self.state(), entries.sparkSession)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
         writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
         return writer.option("checkpointLocation", f"file://{self.folder / CHECKPOINT}").start()
 
-    def halt(self) -> None:
-        """Wait for the end of the batch that is at work, and let no other begin."""
-        self._halted = True
-        with self._busy:
-            pass
-
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Verify a batch, unless that was done before, and deliver what has changed."""
-        with self._busy, held(self.folder), stating(self._made):
-            if self._halted:
+        with self.busy, held(self.folder), stating(self._made):
+            if self.halted.is_set():
                 raise CulmError("halted between two batches")
             state = self.state()
             # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
@@ -131,11 +137,18 @@ class Following:
         place = state.begin()
         work = OnSpark(batch.sparkSession, place / "work")
         step = partial(gather, folder=work.shelf("packs"))
-        packed, rejects = work.kept(batch, step, (PackRow, Reject), {Reject: place / REJECTS})
-        if packed.is_empty and rejects.is_empty:
+        packs: Table[PackRow]
+        packs, rejects = work.kept(batch, step, (PackRow, Reject), {Reject: place / REJECTS})
+        if packs.is_empty and rejects.is_empty:
             return
+        # This process does it if the batch and the blocks of the state that it touches are small, as most are.
+        engine: Engine = work
         size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
-        engine, packs = self._engine(work, packed, state, size)
+        if size <= SMALL_BYTES:
+            here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
+            touched = state.index(Here(), here).among(here, BLOCK)
+            if size + _ENTRY_BYTES * sums(touched, ("entries",))["entries"] <= SMALL_BYTES:
+                engine, packs = Here(), here
         run = Increment(engine, state, size=size, place=place)
         run.rejects = rejects
         run.take(packs)
@@ -144,24 +157,55 @@ class Following:
         rmtree(place / "work", ignore_errors=True)
         state.commit(counts, position)
 
-    def _engine(self, spark: OnSpark, packs: Table[PackRow], state: State, size: int) -> tuple[Engine, Table[PackRow]]:
-        """This process if the batch and the blocks of the state that it touches are small, as most are; else Spark."""
-        if size > SMALL_BYTES:
-            return spark, packs
-        here = HereTable(PackRow, [Batch(PackRow, batch) for batch in packs.batches(*PackRow._fields)])
-        touched = state.index(Here(), here).among(here, BLOCK)
-        size += _ENTRY_BYTES * sums(touched, ("entries",))["entries"]
-        return (Here(), here) if size <= SMALL_BYTES else (spark, packs)
-
     def _deliver(self, state: State, spark: SparkSession) -> None:
-        if not state.generations:
-            return
-        summary = Summary.of(state.totals, self.signatures)
-        facts = {**summary.as_dict(), "made": self._made.complete()}
-        line = deliver(state, self.output, spark, facts)
-        if line is not None:
-            self.say(line)
+        """Bring the output up to date with a state, say what changed in it, and delete the changes.
+
+        ``ConfigError`` if the output has changes of another state, or of a later run of this one.
+        """
+        mark = self.output.mark(spark)
+        if state.mark and mark != state.mark:
+            number, made = _checked(mark, state.mark, self.output.name), state.place(state.generations[-1])
+            place = made / CHANGES
+            if mark != state.before or not place.is_dir():
+                place = made / "everything"
+                rmtree(place, ignore_errors=True)
+                step = partial(pronounced, everything=True, told=changes)
+                state.judged(OnSpark(spark, made / "work")).keep(step, Change, at={Change: place})
+            tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
+            facts = {**Summary.of(state.totals, self.signatures).as_dict(), "made": self._made.complete()}
+            self.output.put(spark, tables, {**facts, "batch": number, "mark": state.mark})
+            self.say(_said(state, place))
         forget(state)
+
+
+def _said(state: State, changes: Path) -> str:
+    """What has changed, and how many entries there are now."""
+    kinds = Counter(kind for batch in read_batches(changes, ["change"]) for kind in batch.column("change").to_pylist())
+    told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
+    parts = [f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)]
+    every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
+    return f"batch {state.mark.split('-')[1]}: {', '.join(parts)}; {state.totals['entries']:,} entries: {every}"
+
+
+def _checked(there: str, given: str, name: str) -> int:
+    """The number of the run that is to be delivered; ``there`` is the mark of the output."""
+    identity, number, _ = given.split("-")
+    if there.count("-") == 2:
+        other, last, _ = there.split("-")
+        if other != identity:
+            raise ConfigError(f"{name}: has the verdicts of another state; name another output")
+        if int(last) >= int(number):
+            raise ConfigError(
+                f"{name}: has the verdicts of run {last} of this state, which is only at run {number}, as a copy that"
+                " was restored would be; name another output"
+            )
+    return int(number)
+
+
+def forget(state: State) -> None:
+    """Delete the changes of the last run, which have been delivered."""
+    for name in (CHANGES, REJECTS, "everything", "work") if state.generations else ():
+        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 # -- the command ------------------------------------------------------------------------------------------------
@@ -196,12 +240,13 @@ def run_follow(
     with running(master or "local[*]", say, SETTINGS) as spark:
         entries = spark.readStream.format("culm").options(**settings).load(place.uri)
         query = given.start(entries, once=once, interval=interval)
-        with _interrupts() as interrupted:
-            while query.isActive and not interrupted.wait(_SECONDS):
+        with _interrupts(given.halted):
+            while query.isActive and not given.halted.wait(_SECONDS):
                 pass
-            if interrupted.is_set():
+            if given.halted.is_set():
                 say("ending after the batch at work; press Ctrl-C again to end at once")
-                given.halt()
+                with given.busy:
+                    pass
                 query.stop()
                 say("ended; the same command goes on from here")
             else:
@@ -211,22 +256,21 @@ def run_follow(
 
 
 @contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event for the first SIGINT or SIGTERM in this block; a second one does what it always does.
+def _interrupts(halted: threading.Event) -> Iterator[None]:
+    """Set an event with the first SIGINT or SIGTERM in this block; a second one does what it always does.
 
     Spark's own handler would end the jobs of the batch at work. Signals reach the main thread only.
     """
-    interrupted = threading.Event()
 
     def note(*_: object) -> None:
-        interrupted.set()
+        halted.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     is_main = threading.current_thread() is threading.main_thread()
     before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
-        yield interrupted
+        yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)

@@ -21,7 +21,7 @@ from culm.spark.report.numbers import PROOF_BYTES, WRONG_PAYLOADS, LogKind, LogN
 from culm.spark.report.stretches import Longs, magnitudes
 from culm.spark.runtime.columns import Batch, R, combined, names, schema
 from culm.spark.runtime.engine import Table
-from culm.spark.verification.steps import LOG
+from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import INVALID, UNVERIFIED, VERDICTS, VERIFIED
 
 Step = Callable[[pa.Table], pa.Table]

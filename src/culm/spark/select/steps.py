@@ -21,8 +21,8 @@ from culm.spark.select.items import Item, chosen
 from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
 from culm.spark.select.requests import Asked, Refused, check
-from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
+from culm.spark.verification.merge import BLOCK, LOG, SEGMENT, IndexRow, SegmentRow
+from culm.spark.verification.verdicts import JudgedRow, judged
 from culm.spark.verification.verify import Verification, verified
 from culm.store.schema import to_sql
 

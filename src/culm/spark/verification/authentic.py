@@ -8,7 +8,7 @@ one signature. The price: an author can link to an entry that they never signed 
 for verified. Nobody but the author can do that.
 
 A head with a bad signature may still be authentic, because an entry of a higher segment links to it. The summary names
-such heads in ``unsigned``, and ``steps.vouched`` finds those that a higher segment vouches for. Their segments are
+such heads in ``unsigned``, and ``segment.vouched`` finds those that a higher segment vouches for. Their segments are
 judged a second time. Otherwise a verdict would depend on where the borders of the blocks are.
 """
 

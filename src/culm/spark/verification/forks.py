@@ -21,8 +21,6 @@ further stretches need not be told: there is a gap within the segment before the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +33,8 @@ from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.authentic import Links
-from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import LOG, SEGMENT, SegmentRow, judged
+from culm.spark.verification.merge import LOG, SEGMENT, IndexRow, SegmentRow, grouped
+from culm.spark.verification.verdicts import judged
 from culm.store.schema import from_sql, to_sql
 from culm.wire.places import author_text, log_text
 
@@ -167,7 +165,7 @@ def settled(rows: Iterable[Told]) -> Iterator[Prefix | Fork]:
 
     Only the lowest witnesses are remembered, because an author may sign any number of entries of one number.
     """
-    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
+    for (author, log), of_log in grouped(rows, LOG):
         said: dict[bytes, Entry] = {}  # two different things that are said about the position, by whom first
         end = after = None
         entries = newest = valid_to = position = 0

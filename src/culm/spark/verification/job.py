@@ -44,11 +44,10 @@ from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.runtime.shell import Result, is_small, job, size_of
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.forks import Fork, Prefix, forks, settled, told
-from culm.spark.verification.incremental import Increment
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.state import State, held
 from culm.spark.verification.verdicts import Verdict
-from culm.spark.verification.verify import Verification, sums
+from culm.spark.verification.verify import Increment, Verification, sums
 from culm.store.files import BundleWriter
 
 _LINES = (

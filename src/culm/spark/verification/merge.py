@@ -18,21 +18,96 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
-from culm.spark.verification.segment import ROOT, Summary
+from culm.spark.batches.fields import DIGEST_BYTES
+from culm.spark.runtime.columns import R
 from culm.store.schema import to_sql
 
+ROOT = 1
+"""The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
+
+_PAIR = struct.Struct(f"<Q{DIGEST_BYTES}s")  # a number and a digest
+_EXPORT = struct.Struct(f"<Q{DIGEST_BYTES}s?H")  # the same, whether it is held, and its piece
+_RISER = struct.Struct("<QQH")  # where it begins, where it ends, and how many pieces follow
+_SUMMARY = struct.Struct("<QQQQQQIIII")  # six positions, then how many externals, exports, pieces and risers follow
 _OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many pieces, externals and gaps follow
 
 # Forget numbers only once this many are remembered beyond those that links can still lead to. Doing it after each
 # segment would walk the same thirty numbers again and again; a larger value only costs memory.
 _PRUNE_FROM = 256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """What the rest of a log has to know of a segment. A position is 0 where there is no such entry.
+
+    ``greatest`` is the greatest number of an authentic entry, ``end_at`` the lowest end-of-log entry. ``forked_at`` is
+    the lowest position at which entries of the segment contradict each other; it may lie below the segment, since two
+    entries can expect different things of it. ``lied_at`` is the lowest entry whose payload has another size than the
+    entry claims. ``externals`` are pairs: a number below the segment and the digest expected there. An export is a
+    number, the digest found or expected there, whether an authentic entry of that number is held, and the index of its
+    piece. ``pieces`` are masks of bits (``ROOT``). A riser is a number from which a certificate pool steps down to
+    below the segment, the greatest number of that pool in the segment, and the indexes of the pieces that the pool has
+    between the two. It is left out if an entry of the pool is missing there.
+
+    With ``HEADS`` only: ``unsigned`` are the entries with a bad signature that a higher segment could vouch for, and
+    ``contradicting`` what the segment expects below itself beside ``externals``, other digests of the same numbers.
+    Summaries of earlier versions have neither.
+    """
+
+    low: int
+    high: int
+    greatest: int
+    end_at: int
+    forked_at: int
+    lied_at: int
+    externals: list[tuple[int, bytes]]
+    exports: list[tuple[int, bytes, bool, int]]
+    pieces: list[int]
+    risers: list[tuple[int, int, tuple[int, ...]]]
+    unsigned: list[tuple[int, bytes]] = field(default_factory=list)
+    contradicting: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def encode(self) -> bytes:
+        """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
+        positions = self.low, self.high, self.greatest, self.end_at, self.forked_at, self.lied_at
+        counts = len(self.externals), len(self.exports), len(self.pieces), len(self.risers)
+        parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
+        parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
+        parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
+        if self.unsigned or self.contradicting:
+            parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Summary:
+        """Read what ``encode`` wrote."""
+        read = BytesIO(data).read
+        *positions, externals, exports, pieces, risers = _SUMMARY.unpack(read(_SUMMARY.size))
+        below = list(_PAIR.iter_unpack(read(externals * _PAIR.size)))
+        above = list(_EXPORT.iter_unpack(read(exports * _EXPORT.size)))
+        masks = [int.from_bytes(read(externals // 8 + 1), "little") for _ in range(pieces)]
+        steps = []
+        for _ in range(risers):
+            start, top, count = _RISER.unpack(read(_RISER.size))
+            steps.append((start, top, struct.unpack(f"<{count}H", read(2 * count))))
+        low, high, greatest, end_at, forked_at, lied_at = positions
+        found = cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
+        if not (rest := read()):
+            return found
+        unsigned, pairs = int.from_bytes(rest[:4], "little"), list(_PAIR.iter_unpack(rest[4:]))
+        return replace(found, unsigned=pairs[:unsigned], contradicting=pairs[unsigned:])
+
+
+def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
+    return b"".join([kind.pack(*row) for row in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +209,12 @@ def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: 
     return found[::-1]
 
 
+LOG = ("author", "log")
+BLOCK = (*LOG, "block")
+SEGMENT = (*LOG, "low")
+"""The columns by which rows of one log, block or segment are equal."""
+
+
 class IndexRow(NamedTuple):
     """What is known of a segment beside its entries: how many of them have which verdict, its summary and its outcome.
 
@@ -162,13 +243,37 @@ class IndexRow(NamedTuple):
     generation: int | None = None
 
 
+class SegmentRow(NamedTuple):
+    """A segment: where it is, its ``Summary``, its ``Findings``, and its entries if a later step needs them.
+
+    A segment of a state without findings only vouches for others. ``outcome`` and ``made``, the generation of a state
+    that has the segment, are only there where a step has joined them (``IndexRow``).
+    """
+
+    author: bytes
+    log: int
+    block: int
+    low: int
+    high: int
+    summary: bytes
+    findings: bytes | None
+    packed: bytes | None
+    outcome: bytes | None = None
+    made: int | None = None
+
+
+def grouped(rows: Iterable[R], by: Iterable[str]) -> Iterator[tuple[Any, Iterator[R]]]:
+    """The rows, sorted by some columns, as groups that are equal in these, each with their values."""
+    return groupby(rows, key=attrgetter(*by))
+
+
 COUNTED = ("entries", "verified", "unverified", "invalid", "payload_mismatches", "certified")
 """The columns of ``IndexRow`` that count entries, in the order of ``JudgedSegment.counts``."""
 
 
 def merge_logs(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
     """The same rows with their outcomes; they come sorted by log and ``low``, with the outcomes of the run before."""
-    for _, of_log in groupby(rows, key=attrgetter("author", "log")):
+    for _, of_log in grouped(rows, LOG):
         segments = list(of_log)
         outcomes = merge(Summary.decode(row.summary or b"") for row in segments)
         for row, outcome in zip(segments, outcomes, strict=True):

@@ -17,6 +17,7 @@ verified is therefore always written.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
@@ -32,9 +33,10 @@ from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
 from culm.spark.batches.records import Records
-from culm.spark.runtime.columns import Unsigned
-from culm.spark.verification.merge import Outcome
-from culm.spark.verification.segment import Summary
+from culm.spark.batches.slices import fetched
+from culm.spark.runtime.columns import Batch, Unsigned
+from culm.spark.verification.merge import IndexRow, Outcome, SegmentRow, Summary
+from culm.store.schema import from_sql
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
@@ -223,3 +225,49 @@ class JudgedSegment:
         below = zip(self.summary.externals, self.outcome.held, strict=True)
         here = self.findings.seq[self.findings.signature != Signature.BAD].tolist()
         return {*here, *(number for (number, _), is_held in below if is_held)}
+
+
+class JudgedRow(NamedTuple):
+    """A segment with its outcome, without its entries, and with the outcome of the run before.
+
+    ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
+    """
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+    findings: bytes
+    outcome: bytes
+    previous: bytes | None
+    made: int | None
+
+
+def judged(row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> JudgedSegment:
+    """The segment in a row with its verdicts, by another outcome if one is given."""
+    found, outcome = Findings.decode(fetched(row.findings or b"")), outcome or row.outcome or b""
+    return JudgedSegment(row.author, from_sql(row.log), found, Summary.decode(row.summary), Outcome.decode(outcome))
+
+
+def verdicts(segment: JudgedSegment, entries: Flags, _: Bytes) -> Batch:
+    """The verdicts on some entries of a segment."""
+    return Batch(Verdict, segment.table(entries))
+
+
+def pronounced(
+    rows: Iterable[JudgedRow],
+    *,
+    everything: bool = False,
+    told: Callable[[JudgedSegment, Flags, Bytes], Batch] = verdicts,
+) -> Iterator[Batch | IndexRow]:
+    """What is told of entries that are new, or that differ from the run before; and what each segment has.
+
+    ``everything``: all entries, as if they were new. ``told`` makes rows. It takes a segment, a flag for each entry
+    whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
+    """
+    for row in rows:
+        segment = judged(row)
+        before = segment.findings.before if row.previous is None else judged(row, row.previous).said
+        before = np.zeros_like(before) if everything else before
+        yield told(segment, segment.changed(before), before)
+        yield IndexRow(row.author, row.log, row.low, *segment.counts())

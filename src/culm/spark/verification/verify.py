@@ -25,7 +25,8 @@ twice, and give two answers if inputs change meanwhile; so the engine keeps them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,6 +36,8 @@ from pyarrow import compute
 from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
+from culm.spark.batches.pack import Pack
+from culm.spark.batches.records import Records
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Row, types
@@ -43,9 +46,20 @@ from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import COUNTED, IndexRow, merge_logs
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, pronounced, segmented, vouched
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.merge import (
+    BLOCK,
+    COUNTED,
+    LOG,
+    SEGMENT,
+    IndexRow,
+    SegmentRow,
+    Summary,
+    grouped,
+    merge_logs,
+)
+from culm.spark.verification.segment import segmented, vouched
+from culm.spark.verification.state import State
+from culm.spark.verification.verdicts import JudgedRow, Verdict, judged, pronounced
 
 # Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
 # bytes are payloads and there are few entries; at most so many that Spark does not mostly start tasks.
@@ -54,6 +68,11 @@ _FEWEST_TASKS, _MOST_TASKS = 8, 2000
 # Bytes of the inputs whose entries one task verifies: a second or two of work. With heads there are far fewer
 # signatures to check, so the same time takes more bytes. Longer tasks leave cores idle at the end of the step.
 _JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}
+
+# Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
+# that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
+# this many on, all segments of a block are merged into one when the block is next added to.
+MOST_SEGMENTS = 8
 
 # Bytes of the inputs whose logs one task settles. Only summaries are read for that, a small part of these bytes.
 _MERGED_BYTES = 64 * 1024 * 1024
@@ -186,6 +205,99 @@ class Verification:
     def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments, with entries, among which are those of all forked logs, and their outcomes."""
         return self.segments, self.outcomes
+
+
+class Increment(Verification):
+    """A verification on top of a state. The new generation becomes part of the state with ``State.commit``.
+
+    ``place``: the folder of that generation, if ``State.begin`` has been called already.
+    """
+
+    def __init__(self, engine: Engine, state: State, *, size: int | None = None, place: Path | None = None) -> None:
+        super().__init__(engine, Signatures(state.signatures), keep=True, size=size)
+        self._state, self._number = state, state.next_number
+        self._place = place or state.begin()
+        self._at = {SegmentRow: self._place / "segments"}
+
+    def take(self, packs: Table[PackRow]) -> None:
+        """Merge new packs with the segments that they overlap."""
+        self._live = self._state.index(self.engine, packs)
+        self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
+        if self._state.generations:
+            near = packs.select(IndexRow).union(self._live).spread(BLOCK)
+            rule = partial(_told_apart, heads=self.signatures is Signatures.HEADS)
+            (known,) = near.keep(rule, IndexRow)
+            self._stay, again = known.where("generation"), known.where("previous")
+            packs = packs.union(self._state.segments(self.engine, again, SegmentRow).map(reloaded, PackRow))
+        super().take(packs)
+
+    def _every(self, table: type[To]) -> Table[To]:
+        return self.segments.select(table, made=self._number).union(self._stay.select(table))
+
+    def judged(self) -> Table[JudgedRow]:
+        """The segments that are new, and those that stay but have another outcome than before."""
+        changed = self.outcomes.map(partial(_changed, number=self._number), IndexRow)
+        return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
+
+    def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
+        """Write the new index. The counts are not added up anew from all entries.
+
+        Those of the touched logs as they were are taken away from the state's, and those as they are now are added.
+        """
+        parts = self.outcomes.union(counts).select(IndexRow, generation=self._number, previous=None)
+        # Those without ``made`` come first: new counts take the place of those that a segment had.
+        (index,) = parts.spread(SEGMENT, ("made",)).keep(_overlaid, IndexRow, at={IndexRow: self._place / "index"})
+        totals = Counter(self._state.totals)
+        totals.update({**sums(index), "forks": forked_logs(index), "rejects": self.rejects.count()})
+        totals.subtract({**sums(self._live), "forks": forked_logs(self._live)})
+        if self._state.generations and "certified" not in self._state.totals:
+            del totals["certified"]  # the state is of an earlier version, which did not count it
+        return dict(totals)
+
+    def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
+        """The segments of all forked logs that the state knows with this run, and their outcomes."""
+        return self._state.with_next().forked(self.engine)
+
+
+def _told_apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
+    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
+
+    Segments that stay keep their ``generation``. Those that are merged with packs leave it, and have ``previous``.
+
+    With ``heads`` packs overlap all segments of their block, because which signatures count depends on the whole
+    block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the
+    same reason they overlap all segments of the log that have a head with a bad signature.
+    """
+    for _, of_block in grouped(rows, BLOCK):
+        every = list(of_block)
+        new, old = [row for row in every if row.made is None], [row for row in every if row.made is not None]
+        low, high = min((row.low for row in new), default=0), max((row.high or 0 for row in new), default=0)
+        for row in old:
+            near = row.low <= high and (row.high or 0) >= low
+            touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
+            if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
+                yield row._replace(generation=None, previous=row.outcome)
+            else:
+                yield row
+
+
+def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
+    """Segments become packs again. Each entry remembers its verdict, to find what changes."""
+    for row in rows:
+        pack = Pack.decode(row.packed or b"")
+        pack.before[Records(pack).is_entry] = judged(row).said
+        yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
+
+
+def _changed(rows: Iterable[IndexRow], *, number: int) -> Iterator[IndexRow]:
+    return (row for row in rows if row.made != number and row.outcome != row.previous)
+
+
+def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """What is known of each segment, from rows that each have a part of it: the first value of a column counts."""
+    for _, of_segment in grouped(rows, SEGMENT):
+        columns = zip(*of_segment, strict=True)
+        yield IndexRow._make(next((cell for cell in column if cell is not None), None) for column in columns)
 
 
 def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:

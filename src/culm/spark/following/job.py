@@ -43,10 +43,10 @@ from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.job import Summary
-from culm.spark.verification.merge import BLOCK, COUNTED
+from culm.spark.verification.merge import BLOCK, COUNTED, sums
 from culm.spark.verification.state import CHECKPOINT, State, fold, held
 from culm.spark.verification.verdicts import VERDICTS, pronounced
-from culm.spark.verification.verify import Increment, entries_of, sums
+from culm.spark.verification.verify import Increment, entries_of
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
 
@@ -154,7 +154,6 @@ class Following:
         run.take(packs)
         run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
-        rmtree(place / "work", ignore_errors=True)
         state.commit(counts, position)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
@@ -162,15 +161,14 @@ class Following:
 
         ``ConfigError`` if the output has changes of another state, or of a later run of this one.
         """
-        mark = self.output.mark(spark)
-        if state.mark and mark != state.mark:
+        if state.mark and (mark := self.output.mark(spark)) != state.mark:
             number, made = _checked(mark, state.mark, self.output.name), state.place(state.generations[-1])
             place = made / CHANGES
             if mark != state.before or not place.is_dir():
-                place = made / "everything"
-                rmtree(place, ignore_errors=True)
+                work, place = made / "work", made / "work" / "everything"
+                rmtree(work, ignore_errors=True)
                 step = partial(pronounced, everything=True, told=changes)
-                state.judged(OnSpark(spark, made / "work")).keep(step, Change, at={Change: place})
+                state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
             tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
             facts = {**Summary.of(state.totals, self.signatures).as_dict(), "made": self._made.complete()}
             self.output.put(spark, tables, {**facts, "batch": number, "mark": state.mark})
@@ -190,7 +188,7 @@ def _said(state: State, changes: Path) -> str:
 def _checked(there: str, given: str, name: str) -> int:
     """The number of the run that is to be delivered; ``there`` is the mark of the output."""
     identity, number, _ = given.split("-")
-    if there.count("-") == 2:
+    if there:
         other, last, _ = there.split("-")
         if other != identity:
             raise ConfigError(f"{name}: has the verdicts of another state; name another output")
@@ -204,7 +202,7 @@ def _checked(there: str, given: str, name: str) -> int:
 
 def forget(state: State) -> None:
     """Delete the changes of the last run, which have been delivered."""
-    for name in (CHANGES, REJECTS, "everything", "work") if state.generations else ():
+    for name in (CHANGES, REJECTS, "work") if state.generations else ():
         rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 

@@ -45,20 +45,21 @@ from culm.spark.runtime.shell import Result, is_small, job, size_of
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.forks import Fork, Prefix, forks, settled, told
 from culm.spark.verification.lakehouse import Target
+from culm.spark.verification.merge import sums
 from culm.spark.verification.state import State, held
 from culm.spark.verification.verdicts import Verdict
-from culm.spark.verification.verify import Increment, Verification, sums
+from culm.spark.verification.verify import Increment, Verification
 from culm.store.files import BundleWriter
 
 _LINES = (
-    ("entries", "entries"),
-    ("verified", "  verified"),
+    ("entries", "entries          "),
+    ("verified", "  verified       "),
     ("uncertified", "    not certified"),
-    ("unverified", "  unverified"),
-    ("invalid", "  invalid"),
-    ("forks", "forked logs"),
-    ("payload_mismatches", "wrong payloads"),
-    ("rejects", "rejects"),
+    ("unverified", "  unverified     "),
+    ("invalid", "  invalid        "),
+    ("forks", "forked logs      "),
+    ("payload_mismatches", "wrong payloads   "),
+    ("rejects", "rejects          "),
 )
 
 _WHY = (
@@ -74,7 +75,7 @@ class Summary(Result):
     ``forks`` counts forked logs. ``payload_mismatches`` counts entries whose payload was read and has another hash or
     size than the entry names. ``rejects`` counts rows and parts of inputs that could not be read as entries.
     ``signatures`` says which ones were checked. ``uncertified`` counts verified entries of whose certificate pool
-    something is missing or invalid; None if that is not known, on top of a state of an earlier version.
+    something is missing or invalid.
     """
 
     entries: int
@@ -85,13 +86,13 @@ class Summary(Result):
     payload_mismatches: int
     rejects: int
     signatures: str
-    uncertified: int | None = None
+    uncertified: int
 
     @classmethod
     def of(cls, counts: Mapping[str, int], signatures: str) -> Summary:
         """The summary of the counts of a verification (``verify.Verification.pronounce``)."""
-        uncertified = counts["verified"] - counts["certified"] if "certified" in counts else None
-        rest = {name: value for name, value in counts.items() if name != "certified"}
+        rest = dict(counts)
+        uncertified = rest["verified"] - rest.pop("certified")
         return cls(**rest, signatures=signatures, uncertified=uncertified)
 
     def table(self) -> str:
@@ -99,11 +100,9 @@ class Summary(Result):
 
         The time is left out, so that the same inputs give the same text.
         """
-        values = self.as_dict()
-        rows = [(label, f"{values[name]:,}") for name, label in _LINES if values[name] is not None]
-        left = max(len(label) for label, _ in rows)
-        right = max(len(value) for _, value in rows)
-        lines = [f"{label:<{left}}  {value:>{right}}" for label, value in rows]
+        counts = [f"{getattr(self, name):,}" for name, _ in _LINES]
+        right = max(map(len, counts))
+        lines = [f"{label}  {count:>{right}}" for (_, label), count in zip(_LINES, counts, strict=True)]
         return "\n".join([*lines, *([_WHY] if self.uncertified else [])])
 
 

@@ -75,7 +75,6 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
     ``changes`` has at most one row for each entry. Rows of other entries stay as they are. ``table_format`` is only for
     a table that is made. ``ConfigError`` if the table's format has no MERGE, as Parquet; else as for ``write``.
     """
-    _one_of(FORMATS, table_format, "table_format")
     _check(changes)
     if not exists(changes.sparkSession, table):
         write(changes, table, table_format)
@@ -122,7 +121,7 @@ class Target:
             write(verdicts, self.name, self.table_format, "overwrite" if self.overwrite else "error")
             return
         spark = verdicts.sparkSession
-        if known.generations and (not known.mark or self.mark(spark) != known.mark):
+        if known.mark and self.mark(spark) != known.mark:
             merge(known.verdicts(spark), self.name, self.table_format)
         self.merge(verdicts, known.next_mark)
 

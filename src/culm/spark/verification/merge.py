@@ -18,16 +18,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from pyarrow import compute
+
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
 from culm.spark.batches.fields import DIGEST_BYTES
 from culm.spark.runtime.columns import R
+from culm.spark.runtime.engine import Table
 from culm.store.schema import to_sql
 
 ROOT = 1
@@ -59,7 +62,6 @@ class Summary:
 
     With ``HEADS`` only: ``unsigned`` are the entries with a bad signature that a higher segment could vouch for, and
     ``contradicting`` what the segment expects below itself beside ``externals``, other digests of the same numbers.
-    Summaries of earlier versions have neither.
     """
 
     low: int
@@ -82,8 +84,7 @@ class Summary:
         parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
         parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
         parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
-        if self.unsigned or self.contradicting:
-            parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
+        parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
         return b"".join(parts)
 
     @classmethod
@@ -98,12 +99,9 @@ class Summary:
         for _ in range(risers):
             start, top, count = _RISER.unpack(read(_RISER.size))
             steps.append((start, top, struct.unpack(f"<{count}H", read(2 * count))))
-        low, high, greatest, end_at, forked_at, lied_at = positions
-        found = cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
-        if not (rest := read()):
-            return found
-        unsigned, pairs = int.from_bytes(rest[:4], "little"), list(_PAIR.iter_unpack(rest[4:]))
-        return replace(found, unsigned=pairs[:unsigned], contradicting=pairs[unsigned:])
+        unsigned, pairs = int.from_bytes(read(4), "little"), list(_PAIR.iter_unpack(read()))
+        lists: list[Any] = [below, above, masks, steps, pairs[:unsigned], pairs[unsigned:]]
+        return cls(*positions, *lists)
 
 
 def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
@@ -220,8 +218,7 @@ class IndexRow(NamedTuple):
 
     The index of a state has these (``state``). ``made`` is the number of the generation whose ``segments`` have the
     segment, ``generation`` that of the index. ``previous`` is the outcome of the run before. ``forked_at`` is the
-    lowest fork of the log, null if there is none. Columns are null where a step tells only a part of this, and
-    ``certified`` also in states of earlier versions, which did not count it.
+    lowest fork of the log, null if there is none. Columns are null where a step tells only a part of this.
     """
 
     author: bytes
@@ -279,3 +276,9 @@ def merge_logs(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
         for row, outcome in zip(segments, outcomes, strict=True):
             forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None
             yield row._replace(outcome=outcome.encode(), previous=row.outcome, forked_at=forked_at)
+
+
+def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
+    """The sums of some columns of a kept table."""
+    batches = list(table.batches(*names))
+    return {name: sum(int(compute.sum(batch.column(name)).as_py() or 0) for batch in batches) for name in names}

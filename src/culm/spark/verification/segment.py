@@ -65,9 +65,9 @@ def segment_of(
     summary = segment.summary()
     if signatures is Signatures.HEADS:
         bad = (signature == Signature.BAD).nonzero()[0]
-        linkable = set(links_across(summary.high)) if len(bad) else set()
-        unsigned = [(int(records.seq[row]), records.digest[row].tobytes()) for row in bad]
-        unsigned = [(seq, digest) for seq, digest in unsigned if seq in linkable]
+        at = dict(zip(bad.tolist(), records.seq[bad].tolist(), strict=True))
+        linkable = links_across(summary.high) if at else []
+        unsigned = [(seq, records.digest[row].tobytes()) for row, seq in at.items() if seq in linkable]
         summary = replace(summary, unsigned=unsigned, contradicting=segment.contradicting)
     return records, summary
 

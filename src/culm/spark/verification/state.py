@@ -68,7 +68,7 @@ CHECKPOINT = "checkpoint"
 
 _MANIFEST = "manifest.json"
 _FACTS = ("signatures", "generations", "totals", "mark", "before", "position")
-"""What a manifest says of a state; those of earlier versions have the first three only."""
+"""What a manifest says of a state."""
 
 
 @contextmanager
@@ -108,8 +108,8 @@ class State:
 
     A new state has no generations. ``mark`` tells what a state knew after a run from what it, or any other state, knew
     at any other time: ``IDENTITY-RUN-TOKEN``, where the identity is that of the state, and the run is the number of
-    the generation that it made. ``before`` is the mark of the run before the last, "" if there was none. Manifests of
-    earlier versions have no marks. ``position`` is how far a query that follows entries has come (``following``).
+    the generation that it made. ``before`` is the mark of the run before the last, "" if there was none. ``position``
+    is how far a query that follows entries has come (``following``).
     """
 
     folder: Path
@@ -140,7 +140,7 @@ class State:
         try:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
-            state = cls(folder, **{name: facts[name] for name in _FACTS if name in facts})
+            state = cls(folder, **{name: facts[name] for name in _FACTS})
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
         if of_format != (FORMAT, BLOCK_BITS):
@@ -184,8 +184,7 @@ class State:
 
         ``position`` replaces that of the state, unless it is None.
         """
-        self.before = self.mark or ("unknown" if self.generations else "")
-        self.totals, self.mark = totals, self.next_mark
+        self.before, self.mark, self.totals = self.mark, self.next_mark, totals
         self.position = self.position if position is None else position
         self.replace([], self.next_number)
 
@@ -205,7 +204,7 @@ class State:
             found = found.where("forked_at")  # once forked, a log is so in all later generations
         if among is not None:
             found = found.among(among, LOG)
-        (index,) = found.spread(LOG).keep(_latest, IndexRow) if self.generations else (found,)
+        (index,) = found.spread(LOG, ("-generation",)).keep(_latest, IndexRow) if self.generations else (found,)
         return index
 
     def segments(self, engine: Engine, among: Table[Any], table: type[To]) -> Table[To]:
@@ -230,11 +229,10 @@ class State:
 
 
 def _latest(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
-    """The rows of each log from the latest index that has the log; they come sorted by log."""
+    """The rows of each log from the latest index that has the log; they come sorted by log, the latest first."""
     for _, of_log in grouped(rows, LOG):
-        every = list(of_log)
-        newest = max(row.generation or 0 for row in every)
-        yield from (row for row in every if row.generation == newest)
+        _, newest = next(grouped(of_log, ("generation",)))
+        yield from newest
 
 
 # -- folding --------------------------------------------------------------------------------------------------------
@@ -253,20 +251,21 @@ def fold(state: State, spark: SparkSession | None) -> None:
 
     Much is folded on ``spark``; with None everything is folded in this process.
     """
-    sizes = {number: _bytes(state, number) for number in state.generations}
+    files = {number: state.place(number).rglob("*.parquet") for number in state.generations}
+    sizes = {number: sum(path.stat().st_size for path in paths) for number, paths in files.items()}
     chosen = foldable(sizes)
     if len(chosen) < FEWEST:
         return
-    place = state.begin()
+    place, number, part = state.begin(), state.next_number, replace(state, generations=chosen)
     is_small = sum(sizes[number] for number in chosen) <= _HERE_BYTES
     engine: Engine = Here() if is_small or spark is None else OnSpark(spark, place / "work")
-    number = state.next_number
-    part = replace(state, generations=chosen)
     index = part.index(engine)
-    renumbering = partial(_renumbered, chosen=frozenset(chosen), number=number)
-    index.keep(renumbering, IndexRow, at={IndexRow: place / "index"})
-    segments = part.segments(engine, index, SegmentRow).select(SegmentRow, outcome=None, made=None)
-    segments.kept(place / "segments")
+    index.keep(
+        lambda rows: (row._replace(made=number) if row.made in chosen else row for row in rows),
+        IndexRow,
+        at={IndexRow: place / "index"},
+    )
+    part.segments(engine, index, SegmentRow).select(SegmentRow, outcome=None, made=None).kept(place / "segments")
     rmtree(place / "work", ignore_errors=True)
     state.replace(chosen, number)
 
@@ -281,11 +280,3 @@ def foldable(sizes: dict[int, int]) -> list[int]:
         chosen.append(number)
         total += size
     return chosen[::-1]
-
-
-def _bytes(state: State, number: int) -> int:
-    return sum(path.stat().st_size for path in state.place(number).rglob("*.parquet"))
-
-
-def _renumbered(rows: Iterable[IndexRow], *, chosen: frozenset[int], number: int) -> Iterator[IndexRow]:
-    return (row._replace(made=number) if row.made in chosen else row for row in rows)

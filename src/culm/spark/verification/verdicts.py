@@ -249,25 +249,21 @@ def judged(row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> JudgedS
     return JudgedSegment(row.author, from_sql(row.log), found, Summary.decode(row.summary), Outcome.decode(outcome))
 
 
-def verdicts(segment: JudgedSegment, entries: Flags, _: Bytes) -> Batch:
-    """The verdicts on some entries of a segment."""
-    return Batch(Verdict, segment.table(entries))
-
-
 def pronounced(
     rows: Iterable[JudgedRow],
     *,
     everything: bool = False,
-    told: Callable[[JudgedSegment, Flags, Bytes], Batch] = verdicts,
+    told: Callable[[JudgedSegment, Flags, Bytes], Batch] | None = None,
 ) -> Iterator[Batch | IndexRow]:
     """What is told of entries that are new, or that differ from the run before; and what each segment has.
 
-    ``everything``: all entries, as if they were new. ``told`` makes rows. It takes a segment, a flag for each entry
-    whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
+    ``everything``: all entries, as if they were new. ``told`` makes other rows than verdicts. It takes a segment, a
+    flag for each entry whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
     """
     for row in rows:
         segment = judged(row)
         before = segment.findings.before if row.previous is None else judged(row, row.previous).said
         before = np.zeros_like(before) if everything else before
-        yield told(segment, segment.changed(before), before)
+        changed = segment.changed(before)
+        yield told(segment, changed, before) if told else Batch(Verdict, segment.table(changed))
         yield IndexRow(row.author, row.log, row.low, *segment.counts())

@@ -27,12 +27,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyarrow import compute
 from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
@@ -48,7 +46,6 @@ from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.merge import (
     BLOCK,
-    COUNTED,
     LOG,
     SEGMENT,
     IndexRow,
@@ -56,6 +53,7 @@ from culm.spark.verification.merge import (
     Summary,
     grouped,
     merge_logs,
+    sums,
 )
 from culm.spark.verification.segment import segmented, vouched
 from culm.spark.verification.state import State
@@ -131,7 +129,6 @@ def entries_of(entries: DataFrame) -> DataFrame:
     return fitted(entries, types(EntryRow))
 
 
-@dataclass(eq=False)
 class Verification:
     """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
 
@@ -139,14 +136,13 @@ class Verification:
     follows; None leaves that to Spark.
     """
 
-    engine: Engine
-    signatures: Signatures
-    keep: bool = field(default=False, kw_only=True)
-    size: int | None = field(default=None, kw_only=True)
-    segments: Table[SegmentRow] = field(init=False)
-    outcomes: Table[IndexRow] = field(init=False)
-    rejects: Table[Reject] = field(init=False)
-    _at: Mapping[type[Row], Path] = field(init=False, default_factory=dict)  # the folder of the segments, if they stay
+    segments: Table[SegmentRow]
+    outcomes: Table[IndexRow]
+    rejects: Table[Reject]
+
+    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
+        self.engine, self.signatures, self._keep, self._size = engine, signatures, keep, size
+        self._at: Mapping[type[Row], Path] = {}  # the folder of the segments, if they stay
 
     def read(self, run: Job, splits: list[Split]) -> None:
         """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
@@ -161,7 +157,7 @@ class Verification:
     def take(self, packs: Table[PackRow]) -> None:
         """Make the segments of some packs."""
         shelf = None if self._at else self.engine.shelf("findings")  # files that stay hold all bytes themselves
-        step = partial(segmented, signatures=self.signatures, keep=self.keep, folder=shelf)
+        step = partial(segmented, signatures=self.signatures, keep=self._keep, folder=shelf)
         together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self.signatures]))
         if self.signatures is Signatures.STRICT:
             (self.segments,) = together.keep(step, SegmentRow, at=self._at)
@@ -185,7 +181,7 @@ class Verification:
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""
-        return None if self.size is None else min(max(_FEWEST_TASKS, self.size // of_bytes), _MOST_TASKS)
+        return None if self._size is None else min(max(_FEWEST_TASKS, self._size // of_bytes), _MOST_TASKS)
 
     def judged(self) -> Table[JudgedRow]:
         """The segments whose verdicts are new or may have changed."""
@@ -236,7 +232,10 @@ class Increment(Verification):
 
     def judged(self) -> Table[JudgedRow]:
         """The segments that are new, and those that stay but have another outcome than before."""
-        changed = self.outcomes.map(partial(_changed, number=self._number), IndexRow)
+        made = self._number
+        changed = self.outcomes.map(
+            lambda rows: (row for row in rows if row.made != made and row.outcome != row.previous), IndexRow
+        )
         return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
 
     def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
@@ -250,8 +249,6 @@ class Increment(Verification):
         totals = Counter(self._state.totals)
         totals.update({**sums(index), "forks": forked_logs(index), "rejects": self.rejects.count()})
         totals.subtract({**sums(self._live), "forks": forked_logs(self._live)})
-        if self._state.generations and "certified" not in self._state.totals:
-            del totals["certified"]  # the state is of an earlier version, which did not count it
         return dict(totals)
 
     def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
@@ -289,10 +286,6 @@ def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
         yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
 
 
-def _changed(rows: Iterable[IndexRow], *, number: int) -> Iterator[IndexRow]:
-    return (row for row in rows if row.made != number and row.outcome != row.previous)
-
-
 def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
     """What is known of each segment, from rows that each have a part of it: the first value of a column counts."""
     for _, of_segment in grouped(rows, SEGMENT):
@@ -300,14 +293,7 @@ def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
         yield IndexRow._make(next((cell for cell in column if cell is not None), None) for column in columns)
 
 
-def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
-    """The sums of some columns of a kept table."""
-    batches = list(table.batches(*names))
-    return {name: sum(int(compute.sum(batch.column(name)).as_py() or 0) for batch in batches) for name in names}
-
-
 def forked_logs(table: Table[Any]) -> int:
     """How many forked logs a kept table with the columns ``author``, ``log`` and ``forked_at`` has."""
-    rows = (batch.filter(batch.column("forked_at").is_valid()) for batch in table.batches(*LOG, "forked_at"))
-    logs = (zip(*(batch.column(name).to_pylist() for name in LOG), strict=True) for batch in rows)
-    return len({log for of_batch in logs for log in of_batch})
+    forked = (batch.drop_null().select(LOG).to_pylist() for batch in table.batches(*LOG, "forked_at"))
+    return len({tuple(row.values()) for rows in forked for row in rows})

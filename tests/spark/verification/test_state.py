@@ -273,6 +273,20 @@ class TestFolders:
         assert not (tmp_path / "state").exists(), "nothing came of it"
         assert run([str(path)], tmp_path / "out", state=tmp_path / "state").entries == 3
 
+    def test_the_lock_lasts_until_the_commit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another run is refused until the manifest has the new generation, or it would remove that as left over."""
+        log, commit, refused = build_log(3), State.commit, []
+
+        def committed(state: State, totals: dict[str, int]) -> None:
+            with pytest.raises(ConfigError, match="another run is at work"), held(state.folder):
+                pass
+            refused.append(state.next_number)
+            commit(state, totals)
+
+        monkeypatch.setattr(State, "commit", committed)
+        run([bundle(tmp_path / "log", log.items())], tmp_path / "out", state=tmp_path / "state")
+        assert [1] == refused
+
     def test_something_else(self, tmp_path: Path) -> None:
         """A folder that holds other things, or has no place, is refused before anything is written."""
         (tmp_path / "notes").write_text("mine")

@@ -188,15 +188,14 @@ def _said(state: State, changes: Path) -> str:
 def _checked(there: str, given: str, name: str) -> int:
     """The number of the run that is to be delivered; ``there`` is the mark of the output."""
     identity, number, _ = given.split("-")
-    if there:
-        other, last, _ = there.split("-")
-        if other != identity:
-            raise ConfigError(f"{name}: has the verdicts of another state; name another output")
-        if int(last) >= int(number):
-            raise ConfigError(
-                f"{name}: has the verdicts of run {last} of this state, which is only at run {number}, as a copy that"
-                " was restored would be; name another output"
-            )
+    other, last, _ = (there or f"{identity}-0-").split("-")
+    if other != identity:
+        raise ConfigError(f"{name}: has the verdicts of another state; name another output")
+    if int(last) >= int(number):
+        raise ConfigError(
+            f"{name}: has the verdicts of run {last} of this state, which is only at run {number}, as a copy that"
+            " was restored would be; name another output"
+        )
     return int(number)
 
 

@@ -134,37 +134,34 @@ def run(
     """
     if table is None and table_format != "parquet":
         raise ConfigError(f"{table_format} is the format of a table; name the table, too")
-    target = None if table is None else Target(table, table_format, state is not None, overwrite)
-    splits, ways = plan(inputs), Signatures(signatures)
+    target_mode = "merge" if state is not None else "overwrite" if overwrite else "error"
+    target = None if table is None else Target(table, table_format, target_mode)
+    splits, ways, known = plan(inputs), Signatures(signatures), None
     with ExitStack() as stack:
         mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
         reads: list[str | Path] = [*inputs, *([state] if state else [])]
-        run = stack.enter_context(job("verify", output, reads, mode=mode, overwrite=overwrite, progress=progress))
-        known = None
         if state is not None:
             stack.enter_context(held(state.absolute()))
             known = State.open(state.absolute(), ways)
-        size, small = size_of(splits), target is None and is_small(splits)
-        with run.engine(master, small=small) as engine:
-            if target is not None and isinstance(engine, OnSpark):
-                target.check(engine.spark)
-            verification = (
-                Verification(engine, ways, keep=with_forks, size=size)
-                if known is None
-                else Increment(engine, known, size=size)
-            )
-            verification.read(run, splits)
-            run.say("writing the verdicts")
-            counts = verification.pronounce(run.folder / "verdicts")
-            if with_forks:
-                run.say("writing the proofs of forks")
-                forks(*verification.forked()).kept(run.folder / "forks")
-            if target is not None and isinstance(engine, OnSpark):
-                run.say(f"writing the table {target.name}")
-                target.write(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
-        summary = run.done(Summary.of(counts, signatures))
-    if known is not None:
-        known.commit(counts)
+        with job("verify", output, reads, mode=mode, overwrite=overwrite, progress=progress) as run:
+            with run.engine(master, small=target is None and is_small(splits)) as engine:
+                if target is not None and isinstance(engine, OnSpark):
+                    target.check(engine.spark)
+                verification = Verification(engine, ways, keep=with_forks, size=size_of(splits))
+                if known is not None:
+                    verification = Increment(engine, known, size=size_of(splits))
+                verification.read(run, splits)
+                run.say("writing the verdicts")
+                counts = verification.pronounce(run.folder / "verdicts")
+                if with_forks:
+                    run.say("writing the proofs of forks")
+                    forks(*verification.forked()).kept(run.folder / "forks")
+                if target is not None:
+                    run.say(f"writing the table {target.name}")
+                    target.write(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
+            summary = run.done(Summary.of(counts, signatures))
+        if known is not None:
+            known.commit(counts)
     return summary
 
 

@@ -90,25 +90,24 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """A table that verdicts go to: merged into it, or written, which needs ``overwrite`` if the table is there.
+    """A table that verdicts go to. ``mode`` is ``merge``, or what ``write`` does if the table is there.
 
     ``ConfigError`` for what no session could write.
     """
 
     name: str
     table_format: str
-    merges: bool = True
-    overwrite: bool = False
+    mode: str = "merge"
 
     def __post_init__(self) -> None:
         _one_of(FORMATS, self.table_format, "the format of a table")
         quoted(self.name)
-        if self.merges and self.table_format == "parquet":
+        if self.mode == "merge" and self.table_format == "parquet":
             raise ConfigError(f"{self.name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
 
     def check(self, spark: SparkSession) -> None:
         """Raise ``ConfigError`` if rows of the table would have to be replaced, before a run works for an hour."""
-        if not self.merges and not self.overwrite and exists(spark, self.name):
+        if self.mode == "error" and exists(spark, self.name):
             raise ConfigError(f"{self.name}: is there already; --overwrite replaces its rows, --state merges into it")
 
     def write(self, verdicts: DataFrame, known: State | None) -> None:
@@ -118,7 +117,7 @@ class Target:
         went by without it, first gets all of them.
         """
         if known is None:
-            write(verdicts, self.name, self.table_format, "overwrite" if self.overwrite else "error")
+            write(verdicts, self.name, self.table_format, self.mode)
             return
         spark = verdicts.sparkSession
         if known.mark and self.mark(spark) != known.mark:

@@ -42,8 +42,8 @@ _RISER = struct.Struct("<QQH")  # where it begins, where it ends, and how many p
 _SUMMARY = struct.Struct("<QQQQQQIIII")  # six positions, then how many externals, exports, pieces and risers follow
 _OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many pieces, externals and gaps follow
 
-# Forget numbers only once this many are remembered beyond those that links can still lead to. Doing it after each
-# segment would walk the same thirty numbers again and again; a larger value only costs memory.
+# Forget numbers only once this many are remembered. Links can still lead to some thirty of them, and walking these
+# again after each segment would take time; a larger value only costs memory.
 _PRUNE_FROM = 256
 
 
@@ -147,12 +147,15 @@ class Outcome:
         return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
 
 
+_Reached = tuple[Summary, tuple[bool, ...], tuple[bool, ...]]
+"""A summary, with what of it is connected and held (``Outcome``)."""
+
+
 def merge(summaries: Iterable[Summary]) -> list[Outcome]:
     """The outcomes of all segments of one log, which must ascend, in the same order."""
     # Of a number: the digest found or expected there, whether an entry is held there, and whether that is connected.
     passed: dict[int, tuple[bytes, bool, bool]] = {}
-    prune_at = _PRUNE_FROM
-    reached: list[tuple[Summary, tuple[bool, ...], tuple[bool, ...]]] = []
+    reached: list[_Reached] = []
     forks: list[int] = []
     for summary in summaries:
         forks.append(summary.forked_at)
@@ -167,9 +170,8 @@ def merge(summaries: Iterable[Summary]) -> list[Outcome]:
         connected = tuple(bool(mask & reachable) for mask in summary.pieces)
         for seq, digest, is_held, piece in summary.exports:
             passed[seq] = digest, is_held, is_held and connected[piece]
-        if len(passed) > prune_at:
+        if len(passed) > _PRUNE_FROM:
             passed = {target: passed[target] for target in links_across(summary.high) if target in passed}
-            prune_at = len(passed) + _PRUNE_FROM
         reached.append((summary, connected, tuple(held)))
     newest = max((summary.greatest for summary, *_ in reached), default=0)
     end_at, lied_at = (_lowest(getattr(summary, name) for summary, *_ in reached) for name in ("end_at", "lied_at"))
@@ -177,7 +179,7 @@ def merge(summaries: Iterable[Summary]) -> list[Outcome]:
     forked_at = _lowest([*forks, end_at if newest > end_at else 0])
     forked = forked_at > 0 and not 0 < lied_at < forked_at
     limit = forked_at if forked else lied_at
-    gaps = _gaps([(summary, connected) for summary, connected, _ in reached], limit, newest)
+    gaps = _gaps(reached, limit, newest)
     return [
         Outcome(limit, forked_at, forked, connected, held, of_segment)
         for (_, connected, held), of_segment in zip(reached, gaps, strict=True)
@@ -189,11 +191,11 @@ def _lowest(positions: Iterable[int]) -> int:
     return min(filter(None, positions), default=0)
 
 
-def _gaps(segments: list[tuple[Summary, tuple[bool, ...]]], limit: int, newest: int) -> list[tuple[int, ...]]:
-    """The ``gaps`` of each segment's outcome, given what of each is connected."""
+def _gaps(reached: list[_Reached], limit: int, newest: int) -> list[tuple[int, ...]]:
+    """The ``gaps`` of each segment's outcome."""
     certified: set[int] = set()  # of the risers seen so far
     found = []
-    for summary, connected in reversed(segments):
+    for summary, connected, _ in reversed(reached):
         steps = dict(steps_across(summary.greatest)) if summary.greatest else {}
         gaps = tuple(
             start for goal, start in steps.items() if goal >= summary.low and start <= newest and start not in certified

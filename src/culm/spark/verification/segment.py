@@ -78,6 +78,8 @@ class _Segment:
     def __init__(self, records: Records, links: Links) -> None:
         self._records, self._links = records, links
         self._low, self._high = int(records.seq[0]), int(records.seq[-1])
+        numbers = links.seq.tolist()
+        self._places = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True))  # the first of a number
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
         self.contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
         for at in (links.linked < 0).nonzero()[0]:
@@ -87,10 +89,10 @@ class _Segment:
         self._externals = sorted(target for target in self._expected if target < self._low)
         self._forked_at = self._fork()
         masks = self._masks()
-        numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
-        self._pieces = list(numbers)
+        pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
+        self._pieces = list(pieces)
         self.piece = np.zeros(len(links.rows), np.uint16)  # of each entry; those from a fork on reach nothing
-        self.piece[: len(masks)] = [numbers[mask] for mask in masks]
+        self.piece[: len(masks)] = [pieces[mask] for mask in masks]
 
     def _fork(self) -> int:
         """The lowest number about which entries say different things, 0 if there is none."""
@@ -140,8 +142,7 @@ class _Segment:
         for target in links_across(self._high):
             if target < self._low:
                 break
-            place = self._place(target)
-            if place is not None:
+            if (place := self._places.get(target)) is not None:
                 digest = self._records.digest[self._links.rows[place]].tobytes()
                 found.append((target, digest, True, int(self.piece[place])))
             elif target in self._expected:
@@ -154,16 +155,9 @@ class _Segment:
         greatest, found = _first(self._links.seq[::-1]), []
         for _, start in steps_across(self._low - 1):
             pool = [seq for seq in path(spine(start), start) if seq <= greatest] if start <= greatest else []
-            places = [place for seq in pool if (place := self._place(seq)) is not None]
-            if pool and len(places) == len(pool):
-                found.append((start, pool[0], tuple(sorted({int(self.piece[place]) for place in places}))))
+            if pool and all(seq in self._places for seq in pool):
+                found.append((start, pool[0], tuple(sorted({int(self.piece[self._places[seq]]) for seq in pool}))))
         return found
-
-    def _place(self, seq: int) -> int | None:
-        """The first entry of a number."""
-        numbers = self._links.seq
-        place = int(np.searchsorted(numbers, np.uint64(seq)))
-        return place if place < len(numbers) and numbers[place] == seq else None
 
 
 def _first(seq: Numbers) -> int:

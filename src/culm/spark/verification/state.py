@@ -200,10 +200,8 @@ class State:
     def index(self, engine: Engine, among: Table[Any] | None = None, *, forked: bool = False) -> Table[IndexRow]:
         """The segments of all logs, of the logs of another table, or of those that are forked."""
         found = engine.load(self._places("index"), IndexRow, "generation")
-        if forked:
-            found = found.where("forked_at")  # once forked, a log is so in all later generations
-        if among is not None:
-            found = found.among(among, LOG)
+        found = found.where("forked_at") if forked else found  # once forked, a log is so in all later generations
+        found = found if among is None else found.among(among, LOG)
         (index,) = found.spread(LOG, ("-generation",)).keep(_latest, IndexRow) if self.generations else (found,)
         return index
 

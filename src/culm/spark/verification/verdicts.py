@@ -168,11 +168,6 @@ class JudgedSegment:
         codes: Bytes = (1 + 8 * self.verdict + self.findings.payload + CERTIFIED * self.certified).astype(np.uint8)
         return codes
 
-    def changed(self, before: Bytes) -> Flags:
-        """The entries whose verdict in ``before`` is another one, and all that are not verified (see above)."""
-        changed: Flags = (before != self.said) | (self.verdict != 0)
-        return changed
-
     def counts(self) -> tuple[int, int, int, int, int, int]:
         """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
         wrong = np.isin(self.findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
@@ -264,6 +259,6 @@ def pronounced(
         segment = judged(row)
         before = segment.findings.before if row.previous is None else judged(row, row.previous).said
         before = np.zeros_like(before) if everything else before
-        changed = segment.changed(before)
+        changed: Flags = (before != segment.said) | (segment.verdict != 0)  # and all that are not verified: see above
         yield told(segment, changed, before) if told else Batch(Verdict, segment.table(changed))
         yield IndexRow(row.author, row.log, row.low, *segment.counts())

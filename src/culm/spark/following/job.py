@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -43,7 +42,7 @@ from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.job import Summary
-from culm.spark.verification.merge import BLOCK, COUNTED, sums
+from culm.spark.verification.merge import BLOCK, sums
 from culm.spark.verification.state import CHECKPOINT, State, fold, held
 from culm.spark.verification.verdicts import VERDICTS, pronounced
 from culm.spark.verification.verify import Increment, entries_of
@@ -82,21 +81,15 @@ def follow(
     return given.start(entries, once=once, interval=interval)
 
 
-@dataclass(eq=False)
 class Following:
     """What a query does with each batch. None begins once ``halted`` is set; ``busy`` is locked while one is at work.
 
     ``ConfigError`` if the state is something else, before Spark is started.
     """
 
-    folder: Path
-    output: Folder | Tables
-    signatures: str
-    say: Callable[[str], None]
-
-    def __post_init__(self) -> None:
-        self._made = Provenance.of("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
-        self.folder = self.folder.absolute()
+    def __init__(self, folder: Path, output: Folder | Tables, signatures: str, say: Callable[[str], None]) -> None:
+        self._made = Provenance.of("follow", [], {"signatures": signatures, "state": str(folder)})
+        self.folder, self.output, self.signatures, self.say = folder.absolute(), output, signatures, say
         self.busy, self.halted = threading.Lock(), threading.Event()
         self.state()
 
@@ -248,8 +241,7 @@ def run_follow(
                 say("ended; the same command goes on from here")
             else:
                 query.awaitTermination()
-    known = given.state()
-    return Summary.of(known.totals or dict.fromkeys((*COUNTED, "forks", "rejects"), 0), signatures)
+    return Summary.of(given.state().totals, signatures)
 
 
 @contextmanager

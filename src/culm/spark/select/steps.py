@@ -22,7 +22,7 @@ from culm.spark.select.pieces import Request, cut
 from culm.spark.select.places import BlockRow, Gap, Missing, Piece, batch_of, covering, merged
 from culm.spark.select.requests import Asked, Refused, check
 from culm.spark.verification.merge import BLOCK, LOG, SEGMENT, IndexRow, SegmentRow
-from culm.spark.verification.verdicts import JudgedRow, judged
+from culm.spark.verification.verdicts import JudgedRow, JudgedSegment
 from culm.spark.verification.verify import Verification, verified
 from culm.store.schema import to_sql
 
@@ -103,7 +103,7 @@ class Selecting:
 def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
-        segment = judged(row)
+        segment = JudgedSegment(row)
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
@@ -114,7 +114,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[BlockRow]:
 def held(rows: Iterable[WholeRow], most: int) -> Iterator[Together]:
     """The verified entries of each block: a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        segment = judged(SegmentRow(*row[:3], 0, 0, row.summary, row.findings, None, row.outcome))
+        segment = JudgedSegment(SegmentRow(*row[:3], 0, 0, row.summary, row.findings, None, row.outcome))
         verified = segment.verdict == 0
         if verified.any():
             verdicts, records = segment.table(verified), Records(Pack.decode(fetched(row.packed)))

@@ -34,7 +34,7 @@ from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.authentic import Links
 from culm.spark.verification.merge import LOG, SEGMENT, IndexRow, SegmentRow, grouped
-from culm.spark.verification.verdicts import judged
+from culm.spark.verification.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
 from culm.wire.places import author_text, log_text
 
@@ -136,7 +136,7 @@ def told(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Told]:
 def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Told]:
     """What each segment tells."""
     for row in rows:
-        segment = judged(row)
+        segment = JudgedSegment(row)
         position, (low, high) = segment.outcome.forked_at, (segment.stretches or [(1, 0)])[0]
         of_log = row.author, row.log, to_sql(position)
         newest, entries = to_sql(segment.summary.greatest), len(segment.findings)

@@ -30,7 +30,7 @@ On a cluster, inputs, output and state must be under the same paths on every mac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -228,15 +228,14 @@ def write_bundle(found: Table[Fork], file: Path) -> int:
 
     Each is checked as a node would check it, because the bundle is made for nodes.
     """
-    left_out = 0
+    written = 0
     with file.open("wb") as stream:
         bundle = BundleWriter(stream)
         for row in rows(Fork, found.batches(*Fork._fields)):
-            proof = ForkProof.decode(row.proof)
-            try:
+            with suppress(BadSignature):
+                proof = ForkProof.decode(row.proof)
                 proof.check()
                 bundle.proof(proof)
-            except BadSignature:
-                left_out += 1
+                written += 1
         bundle.close()
-    return left_out
+    return found.count() - written

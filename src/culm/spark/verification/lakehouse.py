@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -88,26 +87,22 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
         ).collect()
 
 
-@dataclass(frozen=True)
 class Target:
     """A table that verdicts go to. ``mode`` is ``merge``, or what ``write`` does if the table is there.
 
     ``ConfigError`` for what no session could write.
     """
 
-    name: str
-    table_format: str
-    mode: str = "merge"
-
-    def __post_init__(self) -> None:
-        _one_of(FORMATS, self.table_format, "the format of a table")
-        quoted(self.name)
-        if self.mode == "merge" and self.table_format == "parquet":
-            raise ConfigError(f"{self.name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
+    def __init__(self, name: str, table_format: str, mode: str = "merge") -> None:
+        self.name, self.table_format, self._mode = name, table_format, mode
+        _one_of(FORMATS, table_format, "the format of a table")
+        quoted(name)
+        if mode == "merge" and table_format == "parquet":
+            raise ConfigError(f"{name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
 
     def check(self, spark: SparkSession) -> None:
         """Raise ``ConfigError`` if rows of the table would have to be replaced, before a run works for an hour."""
-        if self.mode == "error" and exists(spark, self.name):
+        if self._mode == "error" and exists(spark, self.name):
             raise ConfigError(f"{self.name}: is there already; --overwrite replaces its rows, --state merges into it")
 
     def write(self, verdicts: DataFrame, known: State | None) -> None:
@@ -117,7 +112,7 @@ class Target:
         went by without it, first gets all of them.
         """
         if known is None:
-            write(verdicts, self.name, self.table_format, self.mode)
+            write(verdicts, self.name, self.table_format, self._mode)
             return
         spark = verdicts.sparkSession
         if known.mark and self.mark(spark) != known.mark:

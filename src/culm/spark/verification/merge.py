@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
@@ -47,6 +47,10 @@ _OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many p
 _PRUNE_FROM = 256
 
 
+Expected = list[tuple[int, bytes]]
+"""Numbers, and the digests of their entries."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
     """What the rest of a log has to know of a segment. A position is 0 where there is no such entry.
@@ -70,12 +74,12 @@ class Summary:
     end_at: int
     forked_at: int
     lied_at: int
-    externals: list[tuple[int, bytes]]
+    externals: Expected
     exports: list[tuple[int, bytes, bool, int]]
     pieces: list[int]
     risers: list[tuple[int, int, tuple[int, ...]]]
-    unsigned: list[tuple[int, bytes]] = field(default_factory=list)
-    contradicting: list[tuple[int, bytes]] = field(default_factory=list)
+    unsigned: Expected
+    contradicting: Expected
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
@@ -274,8 +278,8 @@ def merge_logs(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
     """The same rows with their outcomes; they come sorted by log and ``low``, with the outcomes of the run before."""
     for _, of_log in grouped(rows, LOG):
         segments = list(of_log)
-        outcomes = merge(Summary.decode(row.summary or b"") for row in segments)
-        for row, outcome in zip(segments, outcomes, strict=True):
+        summaries = (Summary.decode(row.summary or b"") for row in segments)
+        for row, outcome in zip(segments, merge(summaries), strict=True):
             forked_at = to_sql(outcome.forked_at) if outcome.forked_at else None
             yield row._replace(outcome=outcome.encode(), previous=row.outcome, forked_at=forked_at)
 

@@ -40,8 +40,8 @@ from culm.spark.batches.records import Records, distinct
 from culm.spark.batches.slices import Shelf, fetched
 from culm.spark.verification.authentic import Links, Signatures, check
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import BLOCK, LOG, ROOT, IndexRow, SegmentRow, Summary, grouped
-from culm.spark.verification.verdicts import Findings
+from culm.spark.verification.merge import BLOCK, LOG, ROOT, Expected, IndexRow, SegmentRow, Summary, grouped
+from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.store.schema import to_sql
 
 
@@ -62,14 +62,13 @@ def segment_of(
     piece = np.zeros(len(records), np.uint16)
     piece[links.rows] = segment.piece
     records.pack = replace(records.pack, signature=signature, piece=piece)
-    summary = segment.summary()
-    if signatures is Signatures.HEADS:
-        bad = (signature == Signature.BAD).nonzero()[0]
-        at = dict(zip(bad.tolist(), records.seq[bad].tolist(), strict=True))
-        linkable = links_across(summary.high) if at else []
-        unsigned = [(seq, records.digest[row].tobytes()) for row, seq in at.items() if seq in linkable]
-        summary = replace(summary, unsigned=unsigned, contradicting=segment.contradicting)
-    return records, summary
+    if signatures is Signatures.STRICT:
+        return records, segment.summary([], [])
+    bad = (signature == Signature.BAD).nonzero()[0]
+    linkable = set(links_across(int(records.seq[-1]))) if len(bad) else set()
+    unsigned = [(int(records.seq[row]), records.digest[row].tobytes()) for row in bad]
+    unsigned = [(seq, digest) for seq, digest in unsigned if seq in linkable]
+    return records, segment.summary(unsigned, segment.contradicting)
 
 
 class _Segment:
@@ -81,7 +80,7 @@ class _Segment:
         numbers = links.seq.tolist()
         self._places = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True))  # the first of a number
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
-        self.contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
+        self.contradicting: Expected = []  # what else is expected of them
         for at in (links.linked < 0).nonzero()[0]:
             target, digest = int(links.target[at]), links.expected[at].tobytes()
             if self._expected.setdefault(target, digest) != digest:
@@ -122,7 +121,7 @@ class _Segment:
             mask |= bits.get(target, 0) if linked < 0 else masks[linked]
         return masks + [mask] * (count - len(masks))
 
-    def summary(self) -> Summary:
+    def summary(self, unsigned: Expected, contradicting: Expected) -> Summary:
         records, rows, seq = self._records, self._links.rows, self._links.seq
         return Summary(
             low=self._low,
@@ -135,6 +134,8 @@ class _Segment:
             exports=self._exports(),
             pieces=self._pieces,
             risers=self._risers(),
+            unsigned=unsigned,
+            contradicting=contradicting,
         )
 
     def _exports(self) -> list[tuple[int, bytes, bool, int]]:
@@ -228,3 +229,39 @@ def _collected(packed: Iterable[bytes]) -> list[Pack]:
             packs = [distinct(packs).pack]
             size = len(packs[0].data)
     return packs
+
+
+# -- on top of a state ----------------------------------------------------------------------------------------------
+
+# Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
+# that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
+# this many on, all segments of a block are merged into one when the block is next added to.
+MOST_SEGMENTS = 8
+
+
+def told_apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
+    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
+
+    Segments that stay keep their ``generation``. Those that are merged with packs leave it, and have ``previous``.
+
+    With ``heads`` packs overlap all segments of their block, because which signatures count depends on the whole
+    block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the
+    same reason they overlap all segments of the log that have a head with a bad signature.
+    """
+    for _, of_block in grouped(rows, BLOCK):
+        every = list(of_block)
+        new, old = [row for row in every if row.made is None], [row for row in every if row.made is not None]
+        low, high = min((row.low for row in new), default=0), max((row.high or 0 for row in new), default=0)
+        for row in old:
+            near = row.low <= high and (row.high or 0) >= low
+            touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
+            again = touched or (heads and row.summary and Summary.decode(row.summary).unsigned)
+            yield row._replace(generation=None, previous=row.outcome) if again else row
+
+
+def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
+    """Segments become packs again. Each entry remembers its verdict, to find what changes."""
+    for row in rows:
+        pack = Pack.decode(row.packed or b"")
+        pack.before[Records(pack).is_entry] = JudgedSegment(row).said
+        yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())

@@ -53,7 +53,7 @@ from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.runtime.here import Here
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.merge import LOG, SEGMENT, IndexRow, SegmentRow, grouped
+from culm.spark.verification.merge import COUNTED, LOG, SEGMENT, IndexRow, SegmentRow, grouped
 from culm.spark.verification.verdicts import JudgedRow, Verdict, pronounced
 from culm.staging import replace_text
 
@@ -136,7 +136,7 @@ class State:
             if folder.is_dir() and any(not path.name.isdigit() for path in folder.iterdir() if path.name != CHECKPOINT):
                 raise ConfigError(f"{folder}: holds something else than a state; name another folder")
             _check_parent(folder)
-            return cls(folder, signatures.value, [], {})
+            return cls(folder, signatures.value, [], dict.fromkeys((*COUNTED, "forks", "rejects"), 0))
         try:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
@@ -160,10 +160,6 @@ class State:
     def next_mark(self) -> str:
         """The mark that the run at work will leave."""
         return f"{self.mark.partition('-')[0] or self._token}-{self.next_number}-{self._token}"
-
-    def with_next(self) -> State:
-        """The state as it will be with the generation that is being made, to read it."""
-        return replace(self, generations=[*self.generations, self.next_number])
 
     def place(self, number: int) -> Path:
         """The folder of a generation."""

@@ -29,7 +29,7 @@ import pyarrow as pa
 from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
 from culm.spark.batches.arrays import decimals, hashes, names
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
+from culm.spark.batches.fields import Bytes, Flags, Numbers
 from culm.spark.batches.pack import Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
 from culm.spark.batches.records import Records
@@ -59,23 +59,23 @@ class Findings:
     says which part of the segment an entry is in (``segment``), ``before`` what was said of it in an earlier run.
     """
 
-    seq: Annotated[Numbers, "<u8", 1]
-    size: Annotated[Numbers, "<u8", 1]
-    digest: Annotated[Bytes, "u1", DIGEST_BYTES]
-    payload_hash: Annotated[Bytes, "u1", DIGEST_BYTES]
-    piece: Annotated[npt.NDArray[np.uint16], "<u2", 1]
-    copies: Annotated[npt.NDArray[np.uint32], "<u4", 1]
-    is_end: Annotated[Flags, "?", 1]
-    payload: Annotated[npt.NDArray[np.int8], "i1", 1]
-    signature: Annotated[Bytes, "u1", 1]
-    before: Annotated[Bytes, "u1", 1]
+    seq: Annotated[Numbers, "<u8"]
+    size: Annotated[Numbers, "<u8"]
+    digest: Annotated[Bytes, "(64,)u1"]
+    payload_hash: Annotated[Bytes, "(64,)u1"]
+    piece: Annotated[npt.NDArray[np.uint16], "<u2"]
+    copies: Annotated[npt.NDArray[np.uint32], "<u4"]
+    is_end: Annotated[Flags, "?"]
+    payload: Annotated[npt.NDArray[np.int8], "i1"]
+    signature: Annotated[Bytes, "u1"]
+    before: Annotated[Bytes, "u1"]
 
     def __len__(self) -> int:
         return len(self.seq)
 
     def parts(self) -> list[bytes]:
         """The findings as bytes, in pieces that follow each other."""
-        columns = (getattr(self, name).astype(kind).tobytes() for name, (kind, _) in _COLUMNS.items())
+        columns = (getattr(self, name).astype(np.dtype(kind).base).tobytes() for name, kind in _COLUMNS.items())
         return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
 
     @classmethod
@@ -83,10 +83,9 @@ class Findings:
         """Read what ``parts`` wrote; the columns are views of ``data``, not copies."""
         count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
         found: dict[str, Any] = {}
-        for name, (kind, width) in _COLUMNS.items():
-            column = np.frombuffer(data, kind, count * width, at)
-            at += column.nbytes
-            found[name] = column.reshape(count, width) if width > 1 else column
+        for name, kind in _COLUMNS.items():
+            found[name] = np.frombuffer(data, kind, count, at)
+            at += found[name].nbytes
         return cls(**found)
 
     @classmethod
@@ -104,8 +103,8 @@ class Findings:
         )
 
 
-_COLUMNS = {name: get_args(kind)[1:] for name, kind in get_type_hints(Findings, include_extras=True).items()}
-"""How findings are written: the kind of each column, as numpy names it, and how many values of it an entry has."""
+_COLUMNS = {name: get_args(kind)[1] for name, kind in get_type_hints(Findings, include_extras=True).items()}
+"""How findings are written: the kind of each column, as numpy names it."""
 
 
 class Verdict(NamedTuple):
@@ -125,15 +124,13 @@ class Verdict(NamedTuple):
     copies: int
 
 
-@dataclass(frozen=True)
 class JudgedSegment:
-    """A segment with its verdicts. Row n is entry n of its findings."""
+    """The segment in a row, with its verdicts: by its outcome, or by another one. Row n is entry n of its findings."""
 
-    author: bytes
-    log_id: int
-    findings: Findings
-    summary: Summary
-    outcome: Outcome
+    def __init__(self, row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> None:
+        self.author, self.log_id = row.author, from_sql(row.log)
+        self.findings = Findings.decode(fetched(row.findings or b""))
+        self.summary, self.outcome = Summary.decode(row.summary), Outcome.decode(outcome or row.outcome or b"")
 
     @cached_property
     def verdict(self) -> npt.NDArray[np.int8]:
@@ -238,12 +235,6 @@ class JudgedRow(NamedTuple):
     made: int | None
 
 
-def judged(row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> JudgedSegment:
-    """The segment in a row with its verdicts, by another outcome if one is given."""
-    found, outcome = Findings.decode(fetched(row.findings or b"")), outcome or row.outcome or b""
-    return JudgedSegment(row.author, from_sql(row.log), found, Summary.decode(row.summary), Outcome.decode(outcome))
-
-
 def pronounced(
     rows: Iterable[JudgedRow],
     *,
@@ -256,8 +247,8 @@ def pronounced(
     flag for each entry whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
     """
     for row in rows:
-        segment = judged(row)
-        before = segment.findings.before if row.previous is None else judged(row, row.previous).said
+        segment = JudgedSegment(row)
+        before = segment.findings.before if row.previous is None else JudgedSegment(row, row.previous).said
         before = np.zeros_like(before) if everything else before
         changed: Flags = (before != segment.said) | (segment.verdict != 0)  # and all that are not verified: see above
         yield told(segment, changed, before) if told else Batch(Verdict, segment.table(changed))

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,6 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
-from culm.spark.batches.pack import Pack
-from culm.spark.batches.records import Records
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Row, types
@@ -44,20 +43,10 @@ from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import (
-    BLOCK,
-    LOG,
-    SEGMENT,
-    IndexRow,
-    SegmentRow,
-    Summary,
-    grouped,
-    merge_logs,
-    sums,
-)
-from culm.spark.verification.segment import segmented, vouched
+from culm.spark.verification.merge import BLOCK, LOG, SEGMENT, IndexRow, SegmentRow, grouped, merge_logs, sums
+from culm.spark.verification.segment import reloaded, segmented, told_apart, vouched
 from culm.spark.verification.state import State
-from culm.spark.verification.verdicts import JudgedRow, Verdict, judged, pronounced
+from culm.spark.verification.verdicts import JudgedRow, Verdict, pronounced
 
 # Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
 # bytes are payloads and there are few entries; at most so many that Spark does not mostly start tasks.
@@ -66,11 +55,6 @@ _FEWEST_TASKS, _MOST_TASKS = 8, 2000
 # Bytes of the inputs whose entries one task verifies: a second or two of work. With heads there are far fewer
 # signatures to check, so the same time takes more bytes. Longer tasks leave cores idle at the end of the step.
 _JUDGED_BYTES = {Signatures.STRICT: 4 * 1024 * 1024, Signatures.HEADS: 16 * 1024 * 1024}
-
-# Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
-# that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
-# this many on, all segments of a block are merged into one when the block is next added to.
-MOST_SEGMENTS = 8
 
 # Bytes of the inputs whose logs one task settles. Only summaries are read for that, a small part of these bytes.
 _MERGED_BYTES = 64 * 1024 * 1024
@@ -221,7 +205,7 @@ class Increment(Verification):
         self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
         if self._state.generations:
             near = packs.select(IndexRow).union(self._live).spread(BLOCK)
-            rule = partial(_told_apart, heads=self.signatures is Signatures.HEADS)
+            rule = partial(told_apart, heads=self.signatures is Signatures.HEADS)
             (known,) = near.keep(rule, IndexRow)
             self._stay, again = known.where("generation"), known.where("previous")
             packs = packs.union(self._state.segments(self.engine, again, SegmentRow).map(reloaded, PackRow))
@@ -253,37 +237,7 @@ class Increment(Verification):
 
     def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments of all forked logs that the state knows with this run, and their outcomes."""
-        return self._state.with_next().forked(self.engine)
-
-
-def _told_apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
-    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
-
-    Segments that stay keep their ``generation``. Those that are merged with packs leave it, and have ``previous``.
-
-    With ``heads`` packs overlap all segments of their block, because which signatures count depends on the whole
-    block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the
-    same reason they overlap all segments of the log that have a head with a bad signature.
-    """
-    for _, of_block in grouped(rows, BLOCK):
-        every = list(of_block)
-        new, old = [row for row in every if row.made is None], [row for row in every if row.made is not None]
-        low, high = min((row.low for row in new), default=0), max((row.high or 0 for row in new), default=0)
-        for row in old:
-            near = row.low <= high and (row.high or 0) >= low
-            touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
-            if touched or (heads and row.summary and Summary.decode(row.summary).unsigned):
-                yield row._replace(generation=None, previous=row.outcome)
-            else:
-                yield row
-
-
-def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
-    """Segments become packs again. Each entry remembers its verdict, to find what changes."""
-    for row in rows:
-        pack = Pack.decode(row.packed or b"")
-        pack.before[Records(pack).is_entry] = judged(row).said
-        yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())
+        return replace(self._state, generations=[*self._state.generations, self._number]).forked(self.engine)
 
 
 def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:

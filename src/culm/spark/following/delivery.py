@@ -14,6 +14,7 @@ batch before it adds it. Merging a batch twice changes nothing. The mark comes l
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -30,7 +31,7 @@ from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Batch, combined
 from culm.spark.runtime.folders import SUMMARY
-from culm.spark.runtime.output import count_rows, place_of
+from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, JudgedSegment, Verdict
@@ -59,7 +60,7 @@ not their reasons (``verification.verdicts``).
 
 
 def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
-    """The changes of some entries of a segment, for ``steps.pronounced``."""
+    """The changes of some entries of a segment, for ``verdicts.pronounced``."""
     said, before, verdicts = segment.said[entries], before[entries], segment.table(entries)
     new = before == 0
     now, was = (codes.astype(np.int16) - 1 for codes in (said, np.maximum(before, 1)))
@@ -73,6 +74,13 @@ def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
     told = [compute.if_else(pa.array(new), pa.scalar(None, column.type), column) for column in known]
     columns = [*verdicts.columns, names(KINDS, kind.astype(np.int8)), *told]
     return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
+
+
+def counted(folder: Path) -> str:
+    """How many changes in a folder are of which kind, in words."""
+    kinds = Counter(kind for batch in read_batches(folder, ["change"]) for kind in batch.column("change").to_pylist())
+    told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
+    return ", ".join([f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)])
 
 
 def replayed(changes: DataFrame) -> DataFrame:

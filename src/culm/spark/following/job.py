@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,24 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import (
-    CHANGES,
-    KINDS,
-    NEW,
-    REASON,
-    REJECTS,
-    Change,
-    Folder,
-    Tables,
-    changes,
-    output_of,
-)
+from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, counted, output_of
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import Batch
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.here import Here, HereTable
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.provenance import Provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
@@ -165,17 +152,9 @@ class Following:
             tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
             facts = {**Summary.of(state.totals, self.signatures).as_dict(), "made": self._made.complete()}
             self.output.put(spark, tables, {**facts, "batch": number, "mark": state.mark})
-            self.say(_said(state, place))
+            every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
+            self.say(f"batch {number}: {counted(place)}; {state.totals['entries']:,} entries: {every}")
         forget(state)
-
-
-def _said(state: State, changes: Path) -> str:
-    """What has changed, and how many entries there are now."""
-    kinds = Counter(kind for batch in read_batches(changes, ["change"]) for kind in batch.column("change").to_pylist())
-    told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
-    parts = [f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)]
-    every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
-    return f"batch {state.mark.split('-')[1]}: {', '.join(parts)}; {state.totals['entries']:,} entries: {every}"
 
 
 def _checked(there: str, given: str, name: str) -> int:

@@ -174,9 +174,8 @@ def run(
     check_output(output, overwrite=overwrite, reads=[source])
     with running(master, say) as spark:
         say("sorting the records and writing their index")
-        return fingerprint(
-            spark, spark.read.parquet(place_of(source)), output, view=view, overwrite=overwrite, reads=[source]
-        )
+        entries = spark.read.parquet(place_of(source))
+        return fingerprint(spark, entries, output, view=view, overwrite=overwrite, reads=[source])
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ Four steps, each a function from rows to rows::
     outcomes    paths and forks between the segments of a log                   shuffle of summaries; merge
     judged      verdicts, a row for each entry                                  small join; verdicts
 
-``Verification`` puts them together for either engine (``runtime.engine``), ``incremental`` on top of what
-an earlier run left. Two steps use the segments. They must not be made twice, because that would check every signature
+``Verification`` puts them together for either engine (``runtime.engine``), ``Increment`` on top of what an earlier run
+left (``state``). Two steps use the segments. They must not be made twice, because that would check every signature
 twice, and give two answers if inputs change meanwhile; so the engine keeps them.
 """
 

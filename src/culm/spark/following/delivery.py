@@ -77,7 +77,7 @@ def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
 
 
 def counted(folder: Path) -> str:
-    """How many changes in a folder are of which kind, in words."""
+    """The number of changes of each kind in a folder, in words."""
     kinds = Counter(kind for batch in read_batches(folder, ["change"]) for kind in batch.column("change").to_pylist())
     told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
     return ", ".join([f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)])

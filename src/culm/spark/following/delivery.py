@@ -11,8 +11,6 @@ A batch appears in the feed in one step. A delivery may be cut short behind this
 batch before it adds it. Merging a batch twice changes nothing. The mark comes last.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping

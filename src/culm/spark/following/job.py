@@ -1,7 +1,5 @@
 """A streaming query that verifies what arrives: what is done with each of its batches, and ``culm spark follow``."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

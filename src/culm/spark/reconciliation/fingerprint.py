@@ -14,8 +14,6 @@ A *view* is the set that is compared: all verified entries, or those whose paylo
 entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
@@ -194,8 +191,7 @@ def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_recor
 
 def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) -> Iterator[File]:
     """Write one task's sorted records as a file; yields its entry in the manifest, or nothing if there are none."""
-    task = TaskContext.get()
-    writer = FileWriter(folder, f"records-{task.partitionId() if task else 0:05d}", block_records)
+    writer = FileWriter(folder, block_records=block_records)
     try:
         for batch in found:
             writer.add(_keys_of(batch))

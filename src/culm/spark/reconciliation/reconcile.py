@@ -13,8 +13,6 @@ the range is read, so a comparison reads little more than what differs. It gives
 are at hand, are then read once to tell which entries the ids stand for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass

@@ -12,11 +12,9 @@ such heads in ``unsigned``, and ``segment.vouched`` finds those that a higher se
 judged a second time. Otherwise a verdict would depend on where the borders of the blocks are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
-from typing import Never
+from typing import Never, Self
 
 import numpy as np
 
@@ -55,7 +53,7 @@ class Links:
     fits: Flags
 
     @classmethod
-    def among(cls, records: Records, rows: Offsets) -> Links:
+    def among(cls, records: Records, rows: Offsets) -> Self:
         """The links among entries in these rows."""
         fields, seq = records.fields, records.seq[rows]
         at = np.column_stack([fields.backlink[rows], fields.lipmaalink[rows]])

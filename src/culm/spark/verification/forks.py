@@ -18,8 +18,6 @@ For example, from segments that tell 1 to 4095, 4096 to 5000 and 8192 to 9000 th
 further stretches need not be told: there is a gap within the segment before them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ collected up to some megabytes, and those of one block go into one pack. Inputs 
 sorting; rows in any other order are sorted first, because many small packs would cost as much as many rows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -27,13 +27,11 @@ entries that are new or whose verdict changed, and the counts are of everything 
 On a cluster, inputs, output and state must be under the same paths on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from culm.bamboo import ForkProof
 from culm.errors import BadSignature, ConfigError
@@ -89,7 +87,7 @@ class Summary(Result):
     uncertified: int
 
     @classmethod
-    def of(cls, counts: Mapping[str, int], signatures: str) -> Summary:
+    def of(cls, counts: Mapping[str, int], signatures: str) -> Self:
         """The summary of the counts of a verification (``verify.Verification.pronounce``)."""
         rest = dict(counts)
         uncertified = rest["verified"] - rest.pop("certified")

@@ -13,8 +13,6 @@ A merge that is repeated changes nothing, because an entry has one row. So a run
 The session brings the format: its jars (``spark.jars``), its extensions and its catalogs are the user's settings.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,9 +61,8 @@ def write(verdicts: DataFrame, table: str, table_format: str = "delta", mode: st
     _one_of(FORMATS, table_format, "table_format")
     _one_of(MODES, mode, "mode")
     _check(verdicts)
-    name = quoted(table)
     with _explained(table):
-        verdicts.write.format(table_format).mode(mode).saveAsTable(name)
+        verdicts.write.format(table_format).mode(mode).saveAsTable(quoted(table))
 
 
 def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:

@@ -14,15 +14,13 @@ A number is forgotten once no later link can lead to it, which leaves some thirt
 segments decides about all of them. That is a few kilobytes for every 4,096 entries.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pyarrow import compute
 
@@ -92,7 +90,7 @@ class Summary:
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, data: bytes) -> Summary:
+    def decode(cls, data: bytes) -> Self:
         """Read what ``encode`` wrote."""
         read = BytesIO(data).read
         *positions, externals, exports, pieces, risers = _SUMMARY.unpack(read(_SUMMARY.size))
@@ -137,7 +135,7 @@ class Outcome:
         return head + bytes(self.connected) + bytes(self.held) + struct.pack(f"<{len(self.gaps)}Q", *self.gaps)
 
     @classmethod
-    def decode(cls, data: bytes) -> Outcome:
+    def decode(cls, data: bytes) -> Self:
         """Read what ``encode`` wrote."""
         limit, forked_at, forked, pieces, externals, count = _OUTCOME.unpack_from(data)
         at = _OUTCOME.size + pieces + externals

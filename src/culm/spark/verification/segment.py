@@ -22,8 +22,6 @@ or reaches an external that is held and has such a path itself. ``merge`` finds 
 Which signatures are checked is for ``authentic`` to say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

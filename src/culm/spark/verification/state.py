@@ -30,8 +30,6 @@ Only the newest generations can be folded, because the latest generation that ha
 are no longer part of the state are removed by the next run, so that a program that reads them now can go on.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json
@@ -43,7 +41,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -122,7 +120,7 @@ class State:
     _token: str = field(default_factory=partial(secrets.token_hex, 8), init=False)
 
     @classmethod
-    def open(cls, folder: Path, signatures: Signatures | None = None) -> State:
+    def open(cls, folder: Path, signatures: Signatures | None = None) -> Self:
         """The state in a folder, to read it (``signatures`` is None) or to add to it with this kind of signatures.
 
         A state to add to may be new; nothing is written before ``begin``. ``ConfigError`` if there is no state to read,
@@ -254,11 +252,11 @@ def fold(state: State, spark: SparkSession | None) -> None:
     is_small = sum(sizes[number] for number in chosen) <= _HERE_BYTES
     engine: Engine = Here() if is_small or spark is None else OnSpark(spark, place / "work")
     index = part.index(engine)
-    index.keep(
-        lambda rows: (row._replace(made=number) if row.made in chosen else row for row in rows),
-        IndexRow,
-        at={IndexRow: place / "index"},
-    )
+
+    def renumbered(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+        return (row._replace(made=number) if row.made in chosen else row for row in rows)
+
+    index.keep(renumbered, IndexRow, at={IndexRow: place / "index"})
     part.segments(engine, index, SegmentRow).select(SegmentRow, outcome=None, made=None).kept(place / "segments")
     rmtree(place / "work", ignore_errors=True)
     state.replace(chosen, number)

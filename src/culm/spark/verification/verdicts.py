@@ -15,12 +15,10 @@ are not compared, because keeping them would cost more than writing an unchanged
 verified is therefore always written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +77,7 @@ class Findings:
         return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
 
     @classmethod
-    def decode(cls, data: bytes) -> Findings:
+    def decode(cls, data: bytes) -> Self:
         """Read what ``parts`` wrote; the columns are views of ``data``, not copies."""
         count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
         found: dict[str, Any] = {}
@@ -89,7 +87,7 @@ class Findings:
         return cls(**found)
 
     @classmethod
-    def of(cls, records: Records) -> Findings:
+    def of(cls, records: Records) -> Self:
         """The findings of the entries among some records; payload frames are left out."""
         rows = slice(None) if records.only_entries else records.is_entry.nonzero()[0]
         return cls(
@@ -122,6 +120,22 @@ class Verdict(NamedTuple):
     certified: bool
     reason: str | None
     copies: int
+
+
+class JudgedRow(NamedTuple):
+    """A segment with its outcome, without its entries, and with the outcome of the run before.
+
+    ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
+    """
+
+    author: bytes
+    log: int
+    low: int
+    summary: bytes
+    findings: bytes
+    outcome: bytes
+    previous: bytes | None
+    made: int | None
 
 
 class JudgedSegment:
@@ -217,22 +231,6 @@ class JudgedSegment:
         below = zip(self.summary.externals, self.outcome.held, strict=True)
         here = self.findings.seq[self.findings.signature != Signature.BAD].tolist()
         return {*here, *(number for (number, _), is_held in below if is_held)}
-
-
-class JudgedRow(NamedTuple):
-    """A segment with its outcome, without its entries, and with the outcome of the run before.
-
-    ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
-    """
-
-    author: bytes
-    log: int
-    low: int
-    summary: bytes
-    findings: bytes
-    outcome: bytes
-    previous: bytes | None
-    made: int | None
 
 
 def pronounced(

@@ -23,8 +23,6 @@ left (``state``). Two steps use the segments. They must not be made twice, becau
 twice, and give two answers if inputs change meanwhile; so the engine keeps them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -94,7 +92,7 @@ def rejects(entries: DataFrame) -> DataFrame:
     return frame_of(OnSpark(entries.sparkSession).made(entries_of(entries), gather, Reject))
 
 
-def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False) -> Verification:
+def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False) -> "Verification":
     """The verification of a DataFrame as ``verify`` takes it, for further steps such as ``forks.forks``.
 
     ``keep``: the segments have their entries, which proofs and selections need.

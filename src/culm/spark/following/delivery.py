@@ -104,9 +104,8 @@ class Folder:
         self.name = str(path)
         if not self._path.parent.is_dir():
             raise ConfigError(f"{self.name}: there is no folder {self._path.parent}")
-        there = self._path.is_dir()
-        is_ours = there and (self.mark() or (self._path / CHANGES).is_dir() or not any(self._path.iterdir()))
-        if self._path.exists() and not is_ours:
+        is_feed = self.mark() or (self._path / CHANGES).is_dir()
+        if self._path.exists() and not is_feed and (not self._path.is_dir() or any(self._path.iterdir())):
             raise ConfigError(f"{self.name}: holds something else than a change feed; name another folder")
 
     def mark(self, _: SparkSession | None = None) -> str:

@@ -132,7 +132,8 @@ class Following:
         run.take(packs)
         run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
-        state.commit(counts, position)
+        state.position = position
+        state.commit(counts)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
         """Bring the output up to date with a state, say what changed in it, and delete the changes.

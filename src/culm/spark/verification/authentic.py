@@ -12,9 +12,8 @@ such heads in ``unsigned``, and ``segment.vouched`` finds those that a higher se
 judged a second time. Otherwise a verdict would depend on where the borders of the blocks are.
 """
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Never, Self
+from typing import NamedTuple, Never, Self
 
 import numpy as np
 
@@ -35,8 +34,7 @@ class Signatures(Enum):
         raise ConfigError(f"signatures must be {' or '.join(way.value for way in cls)}, not {value!r}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
+class Links(NamedTuple):
     """Some entries of a segment, and their links to each other: a row for each link, ascending, the backlink first.
 
     The entries ascend, too: ``rows`` says where they are among the records, ``seq`` are their numbers. ``linker`` and

@@ -137,7 +137,7 @@ def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Told]:
         segment = JudgedSegment(row)
         position, (low, high) = segment.outcome.forked_at, (segment.stretches or [(1, 0)])[0]
         of_log = row.author, row.log, to_sql(position)
-        newest, entries = to_sql(segment.summary.greatest), len(segment.findings)
+        newest, entries = to_sql(segment.summary.greatest), len(segment.findings.seq)
         yield Told(*of_log, to_sql(low), None, to_sql(high), newest, entries)
         if position:
             records = Records(Pack.decode(fetched(row.packed or b"")))

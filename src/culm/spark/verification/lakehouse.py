@@ -25,7 +25,6 @@ from culm.errors import ConfigError
 from culm.spark.verification.state import State
 
 FORMATS = ("parquet", "delta", "iceberg")
-MODES = ("error", "overwrite", "append")
 
 KEY = ("author", "log_id", "seqnum", "entry_hash")
 """The columns by which two rows are of the same entry."""
@@ -59,7 +58,7 @@ def write(verdicts: DataFrame, table: str, table_format: str = "delta", mode: st
     missing, or if the session cannot write such a table. Runs the verification, if ``verdicts`` is a plan so far.
     """
     _one_of(FORMATS, table_format, "table_format")
-    _one_of(MODES, mode, "mode")
+    _one_of(("error", "overwrite", "append"), mode, "mode")
     _check(verdicts)
     with _explained(table):
         verdicts.write.format(table_format).mode(mode).saveAsTable(quoted(table))

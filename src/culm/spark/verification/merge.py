@@ -16,7 +16,6 @@ segments decides about all of them. That is a few kilobytes for every 4,096 entr
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
 from operator import attrgetter
@@ -49,8 +48,7 @@ Expected = list[tuple[int, bytes]]
 """Numbers, and the digests of their entries."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Summary:
+class Summary(NamedTuple):
     """What the rest of a log has to know of a segment. A position is 0 where there is no such entry.
 
     ``greatest`` is the greatest number of an authentic entry, ``end_at`` the lowest end-of-log entry. ``forked_at`` is
@@ -110,38 +108,36 @@ def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
     return b"".join([kind.pack(*row) for row in rows])
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a segment gets to know about the rest of its log.
 
     From ``limit`` on the whole log is invalid (0: it is not). ``forked`` says why: True for a fork, False for a payload
     that has another size than its entry claims. ``forked_at`` is the lowest fork (0: none); it is above ``limit`` if
     such a payload lies below it. ``connected`` says of each piece whether it has a path to entry 1, ``held`` of each
-    external whether an authentic entry of that number is held. ``gaps`` are the numbers above the segment from which
-    certificate pools step down into it, and that are not certified, as far as the log reaches.
+    external whether an authentic entry of that number is held; each is a byte, 1 or 0. ``gaps`` are the numbers above
+    the segment from which certificate pools step down into it, and that are not certified, as far as the log reaches.
     """
 
     limit: int
     forked_at: int
     forked: bool
-    connected: tuple[bool, ...]
-    held: tuple[bool, ...]
+    connected: bytes
+    held: bytes
     gaps: tuple[int, ...]
 
     def encode(self) -> bytes:
         """The outcome as bytes. Equal outcomes have equal bytes: a state compares them to find what has changed."""
         counts = len(self.connected), len(self.held), len(self.gaps)
         head = _OUTCOME.pack(self.limit, self.forked_at, self.forked, *counts)
-        return head + bytes(self.connected) + bytes(self.held) + struct.pack(f"<{len(self.gaps)}Q", *self.gaps)
+        return head + self.connected + self.held + struct.pack(f"<{len(self.gaps)}Q", *self.gaps)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read what ``encode`` wrote."""
         limit, forked_at, forked, pieces, externals, count = _OUTCOME.unpack_from(data)
-        at = _OUTCOME.size + pieces + externals
-        flags = [bool(flag) for flag in data[_OUTCOME.size : at]]
+        middle, at = _OUTCOME.size + pieces, _OUTCOME.size + pieces + externals
         gaps = struct.unpack_from(f"<{count}Q", data, at)
-        return cls(limit, forked_at, bool(forked), tuple(flags[:pieces]), tuple(flags[pieces:]), gaps)
+        return cls(limit, forked_at, bool(forked), data[_OUTCOME.size : middle], data[middle:at], gaps)
 
     @property
     def cause(self) -> str:
@@ -149,7 +145,7 @@ class Outcome:
         return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
 
 
-_Reached = tuple[Summary, tuple[bool, ...], tuple[bool, ...]]
+_Reached = tuple[Summary, bytes, bytes]
 """A summary, with what of it is connected and held (``Outcome``)."""
 
 
@@ -169,12 +165,12 @@ def merge(summaries: Iterable[Summary]) -> list[Outcome]:
             elif is_connected:
                 reachable |= ROOT << 1 + number
             held.append(is_held)
-        connected = tuple(bool(mask & reachable) for mask in summary.pieces)
+        connected = bytes(bool(mask & reachable) for mask in summary.pieces)
         for seq, digest, is_held, piece in summary.exports:
-            passed[seq] = digest, is_held, is_held and connected[piece]
+            passed[seq] = digest, is_held, is_held and connected[piece] > 0
         if len(passed) > _PRUNE_FROM:
             passed = {target: passed[target] for target in links_across(summary.high) if target in passed}
-        reached.append((summary, connected, tuple(held)))
+        reached.append((summary, connected, bytes(held)))
     newest = max((summary.greatest for summary, *_ in reached), default=0)
     end_at, lied_at = (_lowest(getattr(summary, name) for summary, *_ in reached) for name in ("end_at", "lied_at"))
     # An entry above an end-of-log entry contradicts it, even if no link does.

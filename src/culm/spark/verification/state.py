@@ -173,13 +173,9 @@ class State:
         place.mkdir()
         return place
 
-    def commit(self, totals: dict[str, int], position: dict[str, Any] | None = None) -> None:
-        """Make the next generation part of the state; ``totals`` are the counts of all that the state then knows.
-
-        ``position`` replaces that of the state, unless it is None.
-        """
+    def commit(self, totals: dict[str, int]) -> None:
+        """Make the next generation part of the state; ``totals`` are the counts of all that the state then knows."""
         self.before, self.mark, self.totals = self.mark, self.next_mark, totals
-        self.position = self.position if position is None else position
         self.replace([], self.next_number)
 
     def replace(self, generations: list[int], number: int) -> None:

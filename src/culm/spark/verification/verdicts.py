@@ -16,7 +16,6 @@ verified is therefore always written.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, Self, get_args, get_type_hints
 
@@ -47,8 +46,7 @@ PAYLOAD, VERDICT, CERTIFIED = 0b111, 0b11_000, 0b100_000
 _COUNT_BYTES = 4  # a u32: a segment has far fewer entries, and never 2^32 - 1 (see culm.spark.batches.slices)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Findings:
+class Findings(NamedTuple):
     """The entries of a segment, ascending by number and digest: columns of length n, digests as n rows of 64 bytes.
 
     As a cell of a table: how many they are (u32), then the columns, one behind the other; numbers are little-endian.
@@ -68,13 +66,10 @@ class Findings:
     signature: Annotated[Bytes, "u1"]
     before: Annotated[Bytes, "u1"]
 
-    def __len__(self) -> int:
-        return len(self.seq)
-
     def parts(self) -> list[bytes]:
         """The findings as bytes, in pieces that follow each other."""
         columns = (getattr(self, name).astype(np.dtype(kind).base).tobytes() for name, kind in _COLUMNS.items())
-        return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
+        return [len(self.seq).to_bytes(_COUNT_BYTES, "little"), *columns]
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -150,7 +145,7 @@ class JudgedSegment:
     def verdict(self) -> npt.NDArray[np.int8]:
         """Of each entry the position in ``VERDICTS``."""
         found, outcome = self.findings, self.outcome
-        verdict = np.where(np.array(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
+        verdict = np.where(np.frombuffer(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
         verdict[found.signature == Signature.BAD] = 2
         if outcome.limit:
             verdict[found.seq >= np.uint64(outcome.limit)] = 2
@@ -176,14 +171,13 @@ class JudgedSegment:
     @property
     def said(self) -> Bytes:
         """What is said of each entry, as one byte."""
-        codes: Bytes = (1 + 8 * self.verdict + self.findings.payload + CERTIFIED * self.certified).astype(np.uint8)
-        return codes
+        return np.asarray(1 + 8 * self.verdict + self.findings.payload + CERTIFIED * self.certified, np.uint8)
 
     def counts(self) -> tuple[int, int, int, int, int, int]:
         """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
         wrong = np.isin(self.findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
         verified, unverified, invalid = np.bincount(self.verdict, minlength=len(VERDICTS)).tolist()
-        return len(self.findings), verified, unverified, invalid, int(wrong.sum()), int(self.certified.sum())
+        return len(self.findings.seq), verified, unverified, invalid, int(wrong.sum()), int(self.certified.sum())
 
     # -- the table
 

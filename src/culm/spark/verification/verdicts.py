@@ -68,7 +68,7 @@ class Findings(NamedTuple):
 
     def parts(self) -> list[bytes]:
         """The findings as bytes, in pieces that follow each other."""
-        columns = (getattr(self, name).astype(np.dtype(kind).base).tobytes() for name, kind in _COLUMNS.items())
+        columns = (getattr(self, name).astype(kind.base).tobytes() for name, kind in _COLUMNS.items())
         return [len(self.seq).to_bytes(_COUNT_BYTES, "little"), *columns]
 
     @classmethod
@@ -96,8 +96,8 @@ class Findings(NamedTuple):
         )
 
 
-_COLUMNS = {name: get_args(kind)[1] for name, kind in get_type_hints(Findings, include_extras=True).items()}
-"""How findings are written: the kind of each column, as numpy names it."""
+_COLUMNS = {name: np.dtype(get_args(kind)[1]) for name, kind in get_type_hints(Findings, include_extras=True).items()}
+"""How findings are written: the kind of each column."""
 
 
 class Verdict(NamedTuple):

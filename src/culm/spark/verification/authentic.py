@@ -12,6 +12,7 @@ such heads in ``unsigned``, and ``segment.vouched`` finds those that a higher se
 judged a second time. Otherwise a verdict would depend on where the borders of the blocks are.
 """
 
+from collections.abc import Collection
 from enum import Enum
 from typing import NamedTuple, Never, Self
 
@@ -70,9 +71,11 @@ class Links(NamedTuple):
         return cls(rows, seq, linker, target, expected, np.where(held, linked, -1), fits)
 
 
-def check(
-    records: Records, links: Links, signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
-) -> Bytes:
+Expected = Collection[tuple[int, bytes]]
+"""Numbers, and the digests of entries that are expected there."""
+
+
+def check(records: Records, links: Links, signatures: Signatures, vouched: Expected = ()) -> Bytes:
     """The ``Signature`` of each record. Changes nothing.
 
     ``links``: those among all entries. ``vouched``: entries that higher segments vouch for, number and digest.

@@ -28,6 +28,7 @@ from culm.bamboo.lipmaa import links_across
 from culm.spark.batches.fields import DIGEST_BYTES
 from culm.spark.runtime.columns import R
 from culm.spark.runtime.engine import Table
+from culm.spark.verification.authentic import Expected
 from culm.store.schema import to_sql
 
 ROOT = 1
@@ -42,10 +43,6 @@ _OUTCOME = struct.Struct("<QQBIII")  # limit, forked_at, forked, then how many p
 # Forget numbers only once this many are remembered. Links can still lead to some thirty of them, and walking these
 # again after each segment would take time; a larger value only costs memory.
 _PRUNE_FROM = 256
-
-
-Expected = list[tuple[int, bytes]]
-"""Numbers, and the digests of their entries."""
 
 
 class Summary(NamedTuple):
@@ -84,7 +81,7 @@ class Summary(NamedTuple):
         parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
         parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
         parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
-        parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
+        parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, [*self.unsigned, *self.contradicting])]
         return b"".join(parts)
 
     @classmethod

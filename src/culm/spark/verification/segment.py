@@ -36,16 +36,14 @@ from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.payload import SIZE_MISMATCH, rank
 from culm.spark.batches.records import Records, distinct
 from culm.spark.batches.slices import Shelf, fetched
-from culm.spark.verification.authentic import Links, Signatures, check
+from culm.spark.verification.authentic import Expected, Links, Signatures, check
 from culm.spark.verification.gather import PackRow
-from culm.spark.verification.merge import BLOCK, LOG, ROOT, Expected, IndexRow, SegmentRow, Summary, grouped
+from culm.spark.verification.merge import BLOCK, LOG, ROOT, IndexRow, SegmentRow, Summary, grouped
 from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.store.schema import to_sql
 
 
-def segment_of(
-    packs: Sequence[Pack], signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
-) -> tuple[Records, Summary]:
+def segment_of(packs: Sequence[Pack], signatures: Signatures, vouched: Expected = ()) -> tuple[Records, Summary]:
     """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
 
     ``vouched``: entries that higher segments vouch for (``vouched``), with ``HEADS`` only.
@@ -78,7 +76,7 @@ class _Segment:
         numbers = links.seq.tolist()
         self._places = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True))  # the first of a number
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
-        self.contradicting: Expected = []  # what else is expected of them
+        self.contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
         for at in (links.linked < 0).nonzero()[0]:
             target, digest = int(links.target[at]), links.expected[at].tobytes()
             if self._expected.setdefault(target, digest) != digest:
@@ -208,7 +206,7 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
                 summary, settled = Summary.decode(row.summary), row
                 if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
                     pack = Pack.decode(fetched(row.packed))
-                    records, summary = segment_of([pack], Signatures.HEADS, frozenset(pairs))
+                    records, summary = segment_of([pack], Signatures.HEADS, pairs)
                     settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
                 every = expected.union(summary.externals, summary.contradicting)
                 expected = frozenset((number, digest) for number, digest in every if number < summary.low)

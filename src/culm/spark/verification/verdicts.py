@@ -227,16 +227,16 @@ class JudgedSegment:
         return {*here, *(number for (number, _), is_held in below if is_held)}
 
 
+Tell = Callable[[JudgedSegment, Flags, Bytes], Batch]
+"""Makes rows of a segment, given which entries are to be told, and what was said of each before."""
+
+
 def pronounced(
-    rows: Iterable[JudgedRow],
-    *,
-    everything: bool = False,
-    told: Callable[[JudgedSegment, Flags, Bytes], Batch] | None = None,
+    rows: Iterable[JudgedRow], *, everything: bool = False, told: Tell | None = None
 ) -> Iterator[Batch | IndexRow]:
     """What is told of entries that are new, or that differ from the run before; and what each segment has.
 
-    ``everything``: all entries, as if they were new. ``told`` makes other rows than verdicts. It takes a segment, a
-    flag for each entry whether it is to be told, and what was said of each entry before (``JudgedSegment.said``).
+    ``everything``: all entries, as if they were new. ``told`` makes other rows than verdicts.
     """
     for row in rows:
         segment = JudgedSegment(row)

@@ -76,9 +76,8 @@ class Summary(NamedTuple):
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
-        positions = self.low, self.high, self.greatest, self.end_at, self.forked_at, self.lied_at
-        counts = len(self.externals), len(self.exports), len(self.pieces), len(self.risers)
-        parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
+        head = _SUMMARY.pack(*self[:6], *map(len, self[6:10]))  # the fields are in the order of the format
+        parts = [head, _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
         parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
         parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
         parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, [*self.unsigned, *self.contradicting])]
@@ -124,8 +123,7 @@ class Outcome(NamedTuple):
 
     def encode(self) -> bytes:
         """The outcome as bytes. Equal outcomes have equal bytes: a state compares them to find what has changed."""
-        counts = len(self.connected), len(self.held), len(self.gaps)
-        head = _OUTCOME.pack(self.limit, self.forked_at, self.forked, *counts)
+        head = _OUTCOME.pack(*self[:3], *map(len, self[3:]))  # the fields are in the order of the format
         return head + self.connected + self.held + struct.pack(f"<{len(self.gaps)}Q", *self.gaps)
 
     @classmethod

@@ -93,7 +93,6 @@ TESTED_IN = {
     "spark/following/test_query": "spark.following.delivery",
     "spark/source/test_peers": "spark.source.feed spark.source.spool",
     "spark/source/test_source": "spark.source.rows",
-    "spark/verification/test_state": "spark.verification.incremental",
     "spark/verification/test_steps": "spark.batches.arrays spark.runtime.columns"
     " spark.verification.gather spark.verification.merge spark.batches.pack spark.reading.entries"
     " spark.verification.authentic spark.verification.segment",

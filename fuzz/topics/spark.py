@@ -26,8 +26,7 @@ from culm.spark.select import requests
 from culm.spark.source.rows import ENTRIES, Options
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.steps import pronounced
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verdicts import Verdict, pronounced
 from culm.spark.verification.verify import Verification
 from culm.store.files import EntryRecord, ProofRecord, read_records
 from culm.testing import build_log

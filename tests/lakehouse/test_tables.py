@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from culm.cli import main
 from culm.errors import CulmError
-from culm.spark.following.delivery import Delivery, Tables
+from culm.spark.following.delivery import Tables
 from culm.spark.runtime import shell
 from culm.spark.verification import lakehouse
 from tests.lakehouse.page import on_the_page
@@ -21,6 +21,7 @@ from tests.spark.following.streams import Arriving, by_key, told
 from tests.spark.ways import day_by_day, draw, said
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -111,9 +112,9 @@ def test_following_keeps_a_table(
     entries.arrive()
     put = Tables.put
 
-    def cut_short(self: Tables, spark: SparkSession, given: Delivery) -> None:
+    def cut_short(self: Tables, spark: SparkSession, tables: Mapping[str, Path], facts: Mapping[str, Any]) -> None:
         """Deliver all but the mark, which comes last."""
-        put(self, spark, given._replace(mark=""))
+        put(self, spark, tables, {**facts, "mark": ""})
         raise CulmError("cut short")
 
     monkeypatch.setattr(Tables, "put", cut_short)

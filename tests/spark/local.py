@@ -9,8 +9,7 @@ from culm.spark.runtime.columns import R, batch_of, batches, names, rows
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.steps import pronounced
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verdicts import Verdict, pronounced
 from culm.spark.verification.verify import Verification
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from culm.spark.report.steps import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
 from culm.spark.verification.forks import Fork
-from culm.spark.verification.steps import LOG
+from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict

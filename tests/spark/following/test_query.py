@@ -16,7 +16,7 @@ from culm.spark import State, follow, run
 from culm.spark.following import delivery, job
 from culm.spark.following.delivery import NEW, REASON, Folder, replayed
 from culm.spark.following.job import Following
-from culm.spark.verification.incremental import Increment
+from culm.spark.verification.verify import Increment
 from culm.testing import build_log
 from tests.spark.following.streams import Arriving, by_key, told
 from tests.spark.verification.test_state import bundle

@@ -8,9 +8,8 @@ import pytest
 
 from culm.spark import run
 from culm.spark.runtime import shell
-from culm.spark.verification import incremental
-from culm.spark.verification.incremental import fold, foldable
-from culm.spark.verification.state import State
+from culm.spark.verification import state as states
+from culm.spark.verification.state import State, fold, foldable
 from culm.testing import build_log
 from tests.spark.verification.test_state import Parts, bundle, known, written
 
@@ -42,8 +41,8 @@ def test_which_are_folded(sizes: list[int], expected: list[int]) -> None:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs are made in this process, and whatever there is is folded."""
     monkeypatch.setattr(shell, "is_running", lambda: False)
-    monkeypatch.setattr(incremental, "FEWEST", 2)
-    monkeypatch.setattr(incremental, "foldable", list)
+    monkeypatch.setattr(states, "FEWEST", 2)
+    monkeypatch.setattr(states, "foldable", list)
 
 
 @pytest.mark.slow
@@ -65,7 +64,7 @@ def test_nothing_is_forgotten(tmp_path: Path, signatures: str) -> None:
 @pytest.mark.usefixtures("here")
 def test_folding_on_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large generations are folded by Spark; what is known stays the same."""
-    monkeypatch.setattr(incremental, "_HERE_BYTES", 0)
+    monkeypatch.setattr(states, "_HERE_BYTES", 0)
     log, state = build_log(60), tmp_path / "state"
     for at in range(3):
         run([bundle(tmp_path / f"in {at}", log.items(log.entries[at::2]))], tmp_path / f"out {at}", state=state)
@@ -88,7 +87,7 @@ def test_many_small_runs_leave_little(tmp_path: Path, monkeypatch: pytest.Monkey
         run([bundle(tmp_path / f"in {at}", [(entry, None)])], tmp_path / f"out {at}", state=state)
         fold(State.open(state), None)
         sizes.append(len(State.open(state).generations))
-    assert max(sizes) < 3 * incremental.FEWEST
+    assert max(sizes) < 3 * states.FEWEST
     assert sizes[-1] < 20
     run([bundle(tmp_path / "last", [(log.entries[0], None)])], tmp_path / "out last", state=state)
     folders = {int(path.name) for path in state.iterdir() if path.is_dir()}

@@ -188,6 +188,7 @@ def test_the_summary_as_a_table() -> None:
         verified=12_000,
         unverified=300,
         invalid=45,
+        uncertified=0,
         forks=2,
         payload_mismatches=1,
         rejects=0,
@@ -195,13 +196,14 @@ def test_the_summary_as_a_table() -> None:
         signatures="all",
     )
     assert [
-        "entries         12,345",
-        "  verified      12,000",
-        "  unverified       300",
-        "  invalid           45",
-        "forked logs          2",
-        "wrong payloads       1",
-        "rejects              0",
+        "entries            12,345",
+        "  verified         12,000",
+        "    not certified       0",
+        "  unverified          300",
+        "  invalid              45",
+        "forked logs             2",
+        "wrong payloads          1",
+        "rejects                 0",
     ] == summary.table().splitlines()
     some = replace(summary, uncertified=7).table().splitlines()
     assert "    not certified       7" in some

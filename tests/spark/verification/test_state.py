@@ -21,10 +21,9 @@ from culm.spark.runtime import shell
 from culm.spark.runtime.engine import Engine
 from culm.spark.verification import gather
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.incremental import Increment
 from culm.spark.verification.state import State, held
-from culm.spark.verification.steps import pronounced
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verdicts import Verdict, pronounced
+from culm.spark.verification.verify import Increment
 from culm.store.files import BundleWriter
 from culm.testing import LogBuilder, build_log, tampered
 from tests.spark import local
@@ -166,7 +165,7 @@ class TestInThisProcess:
         assert (11, 10, 1) == (totals["entries"], totals["verified"], totals["invalid"])
 
     def test_entries_that_are_not_certified(self, tmp_path: Path) -> None:
-        """How many they are is said where it is known, so not on top of a state that did not count them."""
+        """How many they are is said of everything that the state knows."""
         log, state = build_log(9), tmp_path / "state"
         parts = ([1, 4], [5, 6, 8, 9])
         paths = [bundle(tmp_path / str(part), log.items([log.entries[at - 1] for at in part])) for part in parts]
@@ -175,10 +174,6 @@ class TestInThisProcess:
         rows = written(tmp_path / "first") | written(tmp_path / "second")
         uncertified = [row for row in rows.values() if row["verdict"] == "verified" and not row["certified"]]
         assert 2 == both.uncertified == len(uncertified)
-        manifest = json.loads((state / "manifest.json").read_text())
-        del manifest["totals"]["certified"]
-        (state / "manifest.json").write_text(json.dumps(manifest))
-        assert run(paths[:1], tmp_path / "third", state=state).uncertified is None
 
     def test_only_what_is_new_is_looked_at(self, tmp_path: Path) -> None:
         """Entries behind those that are known make a segment of their own; only they are in the results."""
@@ -278,6 +273,20 @@ class TestFolders:
             assert not (tmp_path / "out").exists()
         assert not (tmp_path / "state").exists(), "nothing came of it"
         assert run([str(path)], tmp_path / "out", state=tmp_path / "state").entries == 3
+
+    def test_the_lock_lasts_until_the_commit(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another run is refused until the manifest has the new generation, or it would remove that as left over."""
+        log, commit, refused = build_log(3), State.commit, []
+
+        def committed(state: State, totals: dict[str, int]) -> None:
+            with pytest.raises(ConfigError, match="another run is at work"), held(state.folder):
+                pass
+            refused.append(state.next_number)
+            commit(state, totals)
+
+        monkeypatch.setattr(State, "commit", committed)
+        run([bundle(tmp_path / "log", log.items())], tmp_path / "out", state=tmp_path / "state")
+        assert [1] == refused
 
     def test_something_else(self, tmp_path: Path) -> None:
         """A folder that holds other things, or has no place, is refused before anything is written."""

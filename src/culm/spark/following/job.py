@@ -1,13 +1,10 @@
 """A streaming query that verifies what arrives: what is done with each of its batches, and ``culm spark follow``."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -17,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, deliver, forget, output_of
+from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, counted, output_of
 from culm.spark.reading.found import READ
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
@@ -27,12 +24,11 @@ from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.incremental import Increment, fold
 from culm.spark.verification.job import Summary
-from culm.spark.verification.merge import COUNTED
-from culm.spark.verification.state import CHECKPOINT, State, held
-from culm.spark.verification.steps import BLOCK, pronounced
-from culm.spark.verification.verify import entries_of, sums
+from culm.spark.verification.merge import BLOCK, sums
+from culm.spark.verification.state import CHECKPOINT, State, fold, held
+from culm.spark.verification.verdicts import VERDICTS, pronounced
+from culm.spark.verification.verify import Increment, entries_of
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
 
@@ -68,22 +64,16 @@ def follow(
     return given.start(entries, once=once, interval=interval)
 
 
-@dataclass(eq=False)
 class Following:
-    """What a query does with each batch. ``halt`` ends it between two batches.
+    """What a query does with each batch. None begins once ``halted`` is set; ``busy`` is locked while one is at work.
 
     ``ConfigError`` if the state is something else, before Spark is started.
     """
 
-    folder: Path
-    output: Folder | Tables
-    signatures: str
-    say: Callable[[str], None]
-
-    def __post_init__(self) -> None:
-        self._made = provenance("follow", [], {"signatures": self.signatures, "state": str(self.folder)})
-        self.folder = self.folder.absolute()
-        self._busy, self._halted = threading.Lock(), False
+    def __init__(self, folder: Path, output: Folder | Tables, signatures: str, say: Callable[[str], None]) -> None:
+        self._made = provenance("follow", [], {"signatures": signatures, "state": str(folder)})
+        self.folder, self.output, self.signatures, self.say = folder.absolute(), output, signatures, say
+        self.busy, self.halted = threading.Lock(), threading.Event()
         self.state()
 
     def state(self) -> State:
@@ -98,22 +88,16 @@ class Following:
         if not entries.isStreaming:
             raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
         rows = entries_of(entries)
-        with self._busy, held(self.folder), one_line_failures():
+        with self.busy, held(self.folder), one_line_failures():
             self._deliver(self.state(), entries.sparkSession)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
         writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
         return writer.option("checkpointLocation", f"file://{self.folder / CHECKPOINT}").start()
 
-    def halt(self) -> None:
-        """Wait for the end of the batch that is at work, and let no other begin."""
-        self._halted = True
-        with self._busy:
-            pass
-
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Verify a batch, unless that was done before, and deliver what has changed."""
-        with self._busy, held(self.folder), stating(self._made):
-            if self._halted:
+        with self.busy, held(self.folder), stating(self._made):
+            if self.halted.is_set():
                 raise CulmError("halted between two batches")
             state = self.state()
             # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
@@ -129,37 +113,65 @@ class Following:
         place = state.begin()
         work = OnSpark(batch.sparkSession, place / "work")
         step = partial(gather, folder=work.shelf("packs"))
-        packed, rejects = work.kept(batch, step, (PackRow, Reject), {Reject: place / REJECTS})
-        if packed.is_empty and rejects.is_empty:
+        packs: Table[PackRow]
+        packs, rejects = work.kept(batch, step, (PackRow, Reject), {Reject: place / REJECTS})
+        if packs.is_empty and rejects.is_empty:
             return
+        # This process does it if the batch and the blocks of the state that it touches are small, as most are.
+        engine: Engine = work
         size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
-        engine, packs = self._engine(work, packed, state, size)
+        if size <= SMALL_BYTES:
+            here = Table(PackRow, list(packs.batches(*PackRow._fields)).copy)
+            touched = state.index(Engine(), here).among(here, BLOCK)
+            if size + _ENTRY_BYTES * sums(touched, ("entries",))["entries"] <= SMALL_BYTES:
+                engine, packs = Engine(), here
         run = Increment(engine, state, size=size, place=place)
         run.rejects = rejects
         run.take(packs)
         run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
-        rmtree(place / "work", ignore_errors=True)
-        state.commit(counts, position)
-
-    def _engine(self, spark: OnSpark, packs: Table[PackRow], state: State, size: int) -> tuple[Engine, Table[PackRow]]:
-        """This process if the batch and the blocks of the state that it touches are small, as most are; else Spark."""
-        if size > SMALL_BYTES:
-            return spark, packs
-        here = Table(PackRow, list(packs.batches(*PackRow._fields)).copy)
-        touched = state.index(Engine(), here).among(here, BLOCK)
-        size += _ENTRY_BYTES * sums(touched, ("entries",))["entries"]
-        return (Engine(), here) if size <= SMALL_BYTES else (spark, packs)
+        state.position = position
+        state.commit(counts)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
-        if not state.generations:
-            return
-        summary = Summary.of(state.totals, self.signatures)
-        facts = {**summary.as_dict(), "made": ended(self._made)}
-        line = deliver(state, self.output, spark, facts)
-        if line is not None:
-            self.say(line)
+        """Bring the output up to date with a state, say what changed in it, and delete the changes.
+
+        ``ConfigError`` if the output has changes of another state, or of a later run of this one.
+        """
+        if state.mark and (mark := self.output.mark(spark)) != state.mark:
+            number, made = _checked(mark, state.mark, self.output.name), state.place(state.generations[-1])
+            place = made / CHANGES
+            if mark != state.before or not place.is_dir():
+                work, place = made / "work", made / "work" / "everything"
+                rmtree(work, ignore_errors=True)
+                step = partial(pronounced, everything=True, told=changes)
+                state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
+            tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
+            facts = {**Summary.of(state.totals, self.signatures).as_dict(), "made": ended(self._made)}
+            self.output.put(spark, tables, {**facts, "batch": number, "mark": state.mark})
+            every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
+            self.say(f"batch {number}: {counted(place)}; {state.totals['entries']:,} entries: {every}")
         forget(state)
+
+
+def _checked(there: str, given: str, name: str) -> int:
+    """The number of the run that is to be delivered; ``there`` is the mark of the output."""
+    identity, number, _ = given.split("-")
+    other, last, _ = (there or f"{identity}-0-").split("-")
+    if other != identity:
+        raise ConfigError(f"{name}: has the verdicts of another state; name another output")
+    if int(last) >= int(number):
+        raise ConfigError(
+            f"{name}: has the verdicts of run {last} of this state, which is only at run {number}, as a copy that"
+            " was restored would be; name another output"
+        )
+    return int(number)
+
+
+def forget(state: State) -> None:
+    """Delete the changes of the last run, which have been delivered."""
+    for name in (CHANGES, REJECTS, "work") if state.generations else ():
+        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 # -- the command ------------------------------------------------------------------------------------------------
@@ -194,37 +206,36 @@ def run_follow(
     with running(master or "local[*]", say, SETTINGS) as spark:
         entries = spark.readStream.format("culm").options(**settings).load(place.uri)
         query = given.start(entries, once=once, interval=interval)
-        with _interrupts() as interrupted:
-            while query.isActive and not interrupted.wait(_SECONDS):
+        with _interrupts(given.halted):
+            while query.isActive and not given.halted.wait(_SECONDS):
                 pass
-            if interrupted.is_set():
+            if given.halted.is_set():
                 say("ending after the batch at work; press Ctrl-C again to end at once")
-                given.halt()
+                with given.busy:
+                    pass
                 query.stop()
                 say("ended; the same command goes on from here")
             else:
                 query.awaitTermination()
-    known = given.state()
-    return Summary.of(known.totals or dict.fromkeys((*COUNTED, "forks", "rejects"), 0), signatures)
+    return Summary.of(given.state().totals, signatures)
 
 
 @contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """An event for the first SIGINT or SIGTERM in this block; a second one does what it always does.
+def _interrupts(halted: threading.Event) -> Iterator[None]:
+    """Set an event with the first SIGINT or SIGTERM in this block; a second one does what it always does.
 
     Spark's own handler would end the jobs of the batch at work. Signals reach the main thread only.
     """
-    interrupted = threading.Event()
 
     def note(*_: object) -> None:
-        interrupted.set()
+        halted.set()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     is_main = threading.current_thread() is threading.main_thread()
     before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM) if is_main}
     try:
-        yield interrupted
+        yield
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)

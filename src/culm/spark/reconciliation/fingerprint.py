@@ -14,19 +14,16 @@ A *view* is the set that is compared: all verified entries, or those whose paylo
 entry in it: a timestamp (the sequence number less one) and an id (the first 32 bytes of the entry's digest).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
@@ -124,7 +121,7 @@ def fingerprint(
     folder: str | Path,
     *,
     view: str = "entries",
-    block_records: int | None = None,
+    block_records: int = BLOCK_RECORDS,
     overwrite: bool = False,
     reads: Sequence[Path] = (),
 ) -> Fingerprint:
@@ -133,16 +130,15 @@ def fingerprint(
     ``entries`` has the columns ``seqnum`` (a number from 1 to 2^64 - 1) and ``entry_hash`` (66 bytes); if it has a
     column ``verdict``, only verified rows count. The view ``payloads`` takes only rows whose ``payload`` is ``held``.
     An entry that is there several times counts once. ``block_records`` is how many records a block has on average, a
-    power of two; None takes the default. Fewer records in a block make a comparison read less, and the index larger.
+    power of two. Fewer records in a block make a comparison read less, and the index larger.
     ``reads``: the folders that the table comes from, to be stated with the index (``runtime.output``).
 
     ``ConfigError`` if the table lacks a column or the folder cannot be written. Spark's own error if a row is not an
     entry, because rows are checked in the workers.
     """
-    block_records = checked_block_records(BLOCK_RECORDS if block_records is None else block_records)
     of_view = view_of(view)
     keys = counted(entries, of_view).selectExpr(f"{RECORD_AT} AS at", f"{RECORD_ID} AS id")
-    mode = {"view": view, "block_records": block_records}
+    mode = {"view": view, "block_records": checked_block_records(block_records)}
     with job("fingerprint", Path(folder), reads, mode=mode, overwrite=overwrite, progress=None) as run:
         files = _write_files(spark, keys, run.folder, block_records)
         for path in run.folder.iterdir():  # delete the files of attempts that did not count
@@ -175,9 +171,8 @@ def run(
     check_output(output, overwrite=overwrite, reads=[source])
     with running(master, say) as spark:
         say("sorting the records and writing their index")
-        return fingerprint(
-            spark, spark.read.parquet(place_of(source)), output, view=view, overwrite=overwrite, reads=[source]
-        )
+        entries = spark.read.parquet(place_of(source))
+        return fingerprint(spark, entries, output, view=view, overwrite=overwrite, reads=[source])
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------
@@ -187,18 +182,16 @@ def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_recor
     tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or MAX_FILES)
     # Name a number of parts only where Spark would make more than an index may have files: without one, it makes fewer
     # parts if there are few rows.
-    spread = (
-        keys.repartitionByRange("at", "id") if tasks <= MAX_FILES else keys.repartitionByRange(MAX_FILES, "at", "id")
-    )
+    parts: list[Any] = [MAX_FILES] if tasks > MAX_FILES else []
+    spread = keys.repartitionByRange(*parts, "at", "id").sortWithinPartitions("at", "id")
     step = partial(_written, folder=folder, block_records=block_records)
-    written = OnSpark(spark).made(spread.sortWithinPartitions("at", "id"), step, File).batches("file")
+    written = OnSpark(spark).made(spread, step, File).batches("file")
     return [IndexFile.of(json.loads(one)) for batch in written for one in batch.column("file").to_pylist()]
 
 
 def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) -> Iterator[File]:
     """Write one task's sorted records as a file; yields its entry in the manifest, or nothing if there are none."""
-    task = TaskContext.get()
-    writer = FileWriter(folder, f"records-{task.partitionId() if task else 0:05d}", block_records)
+    writer = FileWriter(folder, block_records=block_records)
     try:
         for batch in found:
             writer.add(_keys_of(batch))

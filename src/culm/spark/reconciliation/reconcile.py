@@ -13,8 +13,6 @@ the range is read, so a comparison reads little more than what differs. It gives
 are at hand, are then read once to tell which entries the ids stand for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, table_folder, view_of
-from culm.spark.runtime.columns import Unsigned, table_of
-from culm.spark.runtime.onspark import OnSpark, SparkTable
+from culm.spark.runtime.columns import Unsigned, table_of, types
+from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted
 from culm.spark.runtime.output import place_of, read_batches, write_here
 from culm.spark.runtime.shell import Result, job
 from culm.store import View
@@ -63,15 +61,13 @@ class Difference(NamedTuple):
         return cls(None, None, seqnum, identity, None, side)
 
 
-_FIELDS = ("author", "log_id", "seqnum", "id", "entry_hash")
-
 # Up to this many differences are sent to every task, so that the tables, which are larger, need no shuffle to meet
 # them. More differences may not fit beside a task's other memory.
 _BROADCAST = 1_000_000
 
 
 def reconcile(
-    spark: SparkSession,
+    spark: SparkSession,  # noqa: ARG001 - the tables have it, too
     a: DataFrame,
     b: DataFrame,
     *,
@@ -89,12 +85,12 @@ def reconcile(
 
     ``ConfigError`` if a table lacks a column.
     """
-    if indexes is not None:
-        return named(spark, differing(*indexes), a, b, view=view)
     of_view = view_of(view)
+    if indexes is not None:
+        return named(differing(*indexes), {"a": a, "b": b}, of_view)
     entries = _entries(a, of_view, "a").unionByName(_entries(b, of_view, "b"))
     low, high = functions.expr("min(side) AS side"), functions.expr("max(side) AS other")
-    return entries.groupBy(*_FIELDS).agg(low, high).where("side = other").drop("other")
+    return entries.groupBy(*Difference._fields[:-1]).agg(low, high).where("side = other").drop("other")
 
 
 def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
@@ -102,35 +98,24 @@ def differing(a: IndexStorage, b: IndexStorage) -> Iterator[Difference]:
     return (Difference.found(side, identity, timestamp + 1) for side, timestamp, identity in compare(a, b))
 
 
-def named(
-    spark: SparkSession, found: Iterable[Difference], a: DataFrame | None, b: DataFrame | None, *, view: str = "entries"
-) -> DataFrame:
-    """The records found as a table, with the columns of their entries as far as ``a`` and ``b`` have these.
+def named(found: Iterable[Difference], tables: Mapping[str, DataFrame], view: View) -> DataFrame:
+    """The records found as a table, with the columns of their entries as far as the tables have these.
 
-    ``None`` for a side without a table. Collects all that was found in this process's memory.
+    ``tables``: that of each side, or of one. Collects all that was found in this process's memory.
     """
     rows = table_of(Difference, found)
-    ids = spark.createDataFrame(rows)
-    tables = [_entries(table, view_of(view), side) for side, table in (("a", a), ("b", b)) if table is not None]
-    if not tables:
-        return ids
-    ids = ids.select("seqnum", "id", "side")
+    entries = reduce(DataFrame.unionByName, (_entries(table, view, side) for side, table in tables.items()))
+    ids = entries.sparkSession.createDataFrame(rows).selectExpr("seqnum AS told", "id", "side")
     asked = functions.broadcast(ids) if rows.num_rows <= _BROADCAST else ids
-    known = reduce(DataFrame.unionByName, tables).join(asked.drop("seqnum"), ["id", "side"], "left_semi").distinct()
-    return ids.join(known.withColumnRenamed("seqnum", "known"), ["id", "side"], "left").selectExpr(
-        "author", "log_id", "coalesce(seqnum, known) AS seqnum", "id", "entry_hash", "side"
-    )
+    known = entries.join(asked, ["id", "side"], "left_semi").distinct()
+    named = ids.join(known, ["id", "side"], "left").withColumn("seqnum", functions.expr("coalesce(told, seqnum)"))
+    return named.select(*Difference._fields)
 
 
 def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
-    return counted(table, view, "author", "log_id").selectExpr(
-        "author",
-        "CAST(log_id AS DECIMAL(20,0)) AS log_id",
-        "CAST(seqnum AS DECIMAL(20,0)) AS seqnum",
-        f"{RECORD_ID} AS id",
-        "entry_hash",
-        f"'{side}' AS side",
-    )
+    found = counted(table, view, "author", "log_id")
+    keyed = found.withColumns({"id": functions.expr(RECORD_ID), "side": functions.lit(side)})
+    return fitted(keyed, types(Difference))
 
 
 # -- the command ----------------------------------------------------------------------------------------------------
@@ -173,21 +158,23 @@ def run(
     views, or the output cannot be written.
     """
     with ExitStack() as stack:
-        sides = map(Path, (a, b) if isinstance(b, str) else (a,))
-        folders = [side.absolute() if is_index(side) else table_folder(side) for side in sides]
+        paths = map(Path, (a, b) if isinstance(b, str) else (a,))
+        folders = [path.absolute() if is_index(path) else table_folder(path) for path in paths]
         known = {folder: stack.enter_context(IndexStorage(folder)) for folder in folders if is_index(folder)}
         of_view = _view(known, view)
         mode = {"view": of_view.value}
         run = stack.enter_context(job("reconcile", output, folders, mode=mode, overwrite=overwrite, progress=progress))
-        whole = [folder for folder in folders if folder not in known]
-        spark = stack.enter_context(run.spark(master)) if whole else None
-        tables = {} if spark is None else {folder: spark.read.parquet(place_of(folder)) for folder in whole}
+        tables: dict[Path, DataFrame] = {}
+        if whole := [folder for folder in folders if folder not in known]:
+            spark = stack.enter_context(run.spark(master))
+            tables = {folder: spark.read.parquet(place_of(folder)) for folder in whole}
         target = run.folder / "differences"
         found: Iterable[Difference] = ()
         frame: DataFrame | None = None
-        if spark is not None and isinstance(b, str) and not known:
+        if isinstance(b, str) and not known:
             run.say("comparing the tables")
-            frame = reconcile(spark, *(tables[folder] for folder in folders), view=of_view.value)
+            one, other = (tables[folder] for folder in folders)
+            frame = reconcile(one.sparkSession, one, other, view=of_view.value)
         else:
             for number, (folder, table) in enumerate(tables.items()):
                 run.say(f"writing the index of {folder}")
@@ -197,9 +184,8 @@ def run(
                 known[folder] = stack.enter_context(IndexStorage(place))
             run.say("looking for differences")
             found = differing(*(known[folder] for folder in folders)) if isinstance(b, str) else b(known[folders[0]])
-            if spark is not None:
-                one, other = [*map(tables.get, folders), None][:2]
-                frame = named(spark, found, one, other, view=of_view.value)
+            sides = {side: tables[folder] for side, folder in zip("ab", folders, strict=False) if folder in tables}
+            frame = named(found, sides, of_view) if sides else frame
         if frame is None:
             write_here(found, {Difference: target})
         else:

@@ -40,7 +40,7 @@ from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.output import count_rows, other_version
 from culm.spark.runtime.shell import Job, job
 from culm.spark.verification.forks import Fork
-from culm.spark.verification.steps import LOG
+from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import VERDICTS, VERIFIED
 
 PAGE = "report.html"

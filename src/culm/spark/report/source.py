@@ -20,8 +20,7 @@ from culm.spark.runtime.folders import SUMMARY
 from culm.spark.verification.forks import Fork, forks
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.state import State
-from culm.spark.verification.steps import pronounced
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.verdicts import Verdict, pronounced
 
 
 class Judged(NamedTuple):

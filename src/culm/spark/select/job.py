@@ -38,8 +38,8 @@ from culm.spark.select.items import Item, chosen
 from culm.spark.select.requests import PART, Asked, Refused, check
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, judged
+from culm.spark.verification.merge import BLOCK, LOG, SEGMENT, IndexRow, SegmentRow
+from culm.spark.verification.verdicts import JudgedRow, JudgedSegment
 from culm.spark.verification.verify import Verification, verified
 from culm.store.schema import to_sql
 
@@ -93,7 +93,7 @@ class Selecting:
 def present(rows: Iterable[JudgedRow]) -> Iterator[pieces.BlockRow]:
     """The blocks that have verified entries."""
     for row in rows:
-        segment = judged(row)
+        segment = JudgedSegment(row)
         verified = segment.findings.seq[segment.verdict == 0]
         if len(verified):
             newest = int(verified[-1])
@@ -104,7 +104,7 @@ def present(rows: Iterable[JudgedRow]) -> Iterator[pieces.BlockRow]:
 def held(rows: Iterable[Any], most: int) -> Iterator[pieces.Piece]:
     """The verified entries of each block (``Whole``): a copy for each share. ``most``: pairs for one task."""
     for row in rows:
-        segment = judged(row)
+        segment = JudgedSegment(row)
         verified = segment.verdict == 0
         if verified.any():
             records = Pack.decode(fetched(row.packed))

@@ -8,15 +8,13 @@ one signature. The price: an author can link to an entry that they never signed 
 for verified. Nobody but the author can do that.
 
 A head with a bad signature may still be authentic, because an entry of a higher segment links to it. The summary names
-such heads in ``unsigned``, and ``steps.vouched`` finds those that a higher segment vouches for. Their segments are
+such heads in ``unsigned``, and ``segment.vouched`` finds those that a higher segment vouches for. Their segments are
 judged a second time. Otherwise a verdict would depend on where the borders of the blocks are.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Collection
 from enum import Enum
-from typing import Never
+from typing import NamedTuple, Never, Self
 
 import numpy as np
 
@@ -36,8 +34,7 @@ class Signatures(Enum):
         raise ConfigError(f"signatures must be {' or '.join(way.value for way in cls)}, not {value!r}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
+class Links(NamedTuple):
     """Some entries of a segment, and their links to each other: a row for each link, ascending, the backlink first.
 
     The entries ascend, too: ``rows`` says where they are among the records, ``seq`` are their numbers. ``linker`` and
@@ -54,7 +51,7 @@ class Links:
     fits: Flags
 
     @classmethod
-    def among(cls, records: Pack, rows: Offsets) -> Links:
+    def among(cls, records: Pack, rows: Offsets) -> Self:
         """The links among entries in these rows."""
         fields, seq = records.fields, records.seq[rows]
         at = np.column_stack([fields.backlink[rows], fields.lipmaalink[rows]])
@@ -73,9 +70,11 @@ class Links:
         return cls(rows, seq, linker, target, expected, np.where(held, linked, -1), fits)
 
 
-def check(
-    records: Pack, links: Links, signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
-) -> Bytes:
+Expected = Collection[tuple[int, bytes]]
+"""Numbers, and the digests of entries that are expected there."""
+
+
+def check(records: Pack, links: Links, signatures: Signatures, vouched: Expected = ()) -> Bytes:
     """The ``Signature`` of each record. Changes nothing.
 
     ``links``: those among all entries. ``vouched``: entries that higher segments vouch for, number and digest.

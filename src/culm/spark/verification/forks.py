@@ -18,11 +18,7 @@ For example, from segments that tell 1 to 4095, 4096 to 5000 and 8192 to 9000 th
 further stretches need not be told: there is a gap within the segment before them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +30,8 @@ from culm.spark.batches.slices import fetched
 from culm.spark.runtime.columns import Unsigned
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.authentic import Links
-from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, judged
+from culm.spark.verification.merge import LOG, SEGMENT, IndexRow, SegmentRow, grouped
+from culm.spark.verification.verdicts import JudgedSegment
 from culm.store.schema import from_sql, to_sql
 from culm.wire.places import author_text, log_text
 
@@ -80,79 +76,6 @@ class Fork(NamedTuple):
         return found
 
 
-class Witness(NamedTuple):
-    """An entry, ``record``, that may be part of the proof; or a stretch of verified entries, ``seq`` to ``run_to``."""
-
-    author: bytes
-    log: int
-    position: int
-    seq: int
-    record: bytes | None
-    run_to: int | None
-
-
-def forks(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Fork]:
-    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
-    forked = outcomes.where("forked_at").join(segments, SEGMENT, SegmentRow)
-    return forked.map(witnesses, Witness).spread(LOG, ("seq", "record")).map(proofs, Fork)
-
-
-def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Witness]:
-    """The entries of a segment that may be part of the proof, and its first verified stretch."""
-    for row in rows:
-        segment = judged(row)
-        records = Pack.decode(fetched(row.packed or b""))
-        of_log = row.author, row.log, to_sql(segment.outcome.forked_at)
-        for at in _concerned(records, segment.outcome.forked_at):
-            yield Witness(*of_log, to_sql(int(records.seq[at])), records.record(int(at)), None)
-        for low, high in segment.stretches[:1]:
-            yield Witness(*of_log, to_sql(low), None, to_sql(high))
-
-
-def _concerned(records: Pack, position: int) -> Offsets:
-    """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
-
-    The first one above it proves the fork if the entry of that number ends its log.
-    """
-    signature = records.signature
-    links = Links.among(records, ((signature == Signature.GOOD) | (signature == Signature.TIED)).nonzero()[0])
-    above = links.seq[links.seq > np.uint64(position)][:1]
-    chosen = np.isin(links.seq, [np.uint64(position), *above])
-    chosen[links.linker[links.target == np.uint64(position)]] = True
-    return links.rows[chosen]
-
-
-def proofs(rows: Iterable[Witness]) -> Iterator[Fork]:
-    """The proof of each log's fork, from witnesses that come sorted by log, number and bytes.
-
-    Only the lowest witnesses are remembered, because an author may sign any number of entries of one number.
-    """
-    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
-        told: dict[bytes, Entry] = {}  # two different things that are said about the position, by whom first
-        end = after = None
-        valid_to = position = 0
-        for row in of_log:
-            position, seq = from_sql(row.position), from_sql(row.seq)
-            if row.record is None:
-                valid_to = from_sql(row.run_to or 0) if seq == valid_to + 1 else valid_to
-                continue
-            entry = Entry.decode(row.record)
-            end = end or (entry if seq == position and entry.is_end else None)
-            after = after or (entry if seq > position else None)
-            said = entry.hash if seq == position else dict(entry.links).get(position)
-            if said is not None and len(told) < 2:
-                told.setdefault(said, entry)
-        one, other = told.values() if len(told) == 2 else (end, after)
-        proof = ForkProof.of(one, other) if one is not None and other is not None else None
-        if proof is None:
-            raise AssertionError("no two entries prove the fork that the segments found")
-        numbers = proof.first.seq, proof.second.seq
-        yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)
-
-
-# -- how far each log can be trusted --------------------------------------------------------------------------------
-
-
 class Prefix(NamedTuple):
     """How far a log is held and verified, forked or not: a row of ``prefixes``.
 
@@ -174,41 +97,92 @@ class Prefix(NamedTuple):
     forked_at: Unsigned | None
 
 
-class Stretch(NamedTuple):
-    """Of a segment: its first verified stretch (null if there is none), its greatest authentic number, its entries."""
+class Told(NamedTuple):
+    """What a segment tells of its log, whose lowest fork is at ``position`` (0: none).
+
+    Either an entry that may be part of the proof, ``record``, with its number. Or, once for each segment, its first
+    stretch of verified entries, ``seq`` to ``run_to`` (1 to 0: there is none), its greatest authentic number, and how
+    many entries it has. Numbers are signed longs (``to_sql``).
+    """
 
     author: bytes
     log: int
-    first: int | None
-    last: int | None
-    newest: int
-    entries: int
-    forked_at: int | None
+    position: int
+    seq: int
+    record: bytes | None
+    run_to: int = 0
+    newest: int = 0
+    entries: int = 0
 
 
-def prefixes(segments: Table[SegmentRow], outcomes: Table[IndexRow]) -> Table[Prefix]:
-    """How far each log can be trusted."""
-    told = outcomes.join(segments, SEGMENT, JudgedRow).map(stretches, Stretch)
-    return told.spread(LOG, ("first",)).map(joined, Prefix)
+def forks(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Fork]:
+    """The lowest fork of each forked log, with its proof; the segments must have their entries (``packed``)."""
+    return told(segments, outcomes.where("forked_at")).map(settled, Fork)
 
 
-def stretches(rows: Iterable[JudgedRow]) -> Iterator[Stretch]:
+def prefixes(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Prefix]:
+    """How far each log can be trusted; the segments must have their entries (``packed``)."""
+    return told(segments, outcomes).map(settled, Prefix)
+
+
+def told(segments: Table[Any], outcomes: Table[IndexRow]) -> Table[Told]:
+    """What ``settled`` takes of some logs."""
+    return outcomes.join(segments, SEGMENT, SegmentRow).map(witnesses, Told).spread(LOG, ("seq", "record"))
+
+
+def witnesses(rows: Iterable[SegmentRow]) -> Iterator[Told]:
     """What each segment tells."""
     for row in rows:
-        segment = judged(row)
-        first, last = map(to_sql, segment.stretches[0]) if segment.stretches else (None, None)
-        forked_at = to_sql(segment.outcome.forked_at) if segment.outcome.forked_at else None
-        newest = to_sql(segment.summary.greatest)
-        yield Stretch(row.author, row.log, first, last, newest, len(segment.findings), forked_at)
+        segment = JudgedSegment(row)
+        position, (low, high) = segment.outcome.forked_at, (segment.stretches or [(1, 0)])[0]
+        of_log = row.author, row.log, to_sql(position)
+        newest, entries = to_sql(segment.summary.greatest), len(segment.findings.seq)
+        yield Told(*of_log, to_sql(low), None, to_sql(high), newest, entries)
+        if position:
+            records = Pack.decode(fetched(row.packed or b""))
+            for at in _concerned(records, position):
+                yield Told(*of_log, to_sql(int(records.seq[at])), records.record(int(at)))
 
 
-def joined(rows: Iterable[Stretch]) -> Iterator[Prefix]:
-    """The prefix of each log, from stretches that come sorted by log and ``first``."""
-    for (author, log), of_log in groupby(rows, key=attrgetter(*LOG)):
-        told, valid_to = list(of_log), 0
-        for row in told:
-            if row.first is not None and row.last is not None and from_sql(row.first) == valid_to + 1:
-                valid_to = from_sql(row.last)
-        newest, forked_at = max(from_sql(row.newest) for row in told), told[-1].forked_at
-        forked = None if forked_at is None else from_sql(forked_at)
-        yield Prefix(author, from_sql(log), sum(row.entries for row in told), newest, valid_to, forked)
+def _concerned(records: Pack, position: int) -> Offsets:
+    """The authentic entries that can be part of a proof: those of a number, those that link to it, the first above it.
+
+    The first one above it proves the fork if the entry of that number ends its log.
+    """
+    signature = records.signature
+    links = Links.among(records, ((signature == Signature.GOOD) | (signature == Signature.TIED)).nonzero()[0])
+    above = links.seq[links.seq > np.uint64(position)][:1]
+    chosen = np.isin(links.seq, [np.uint64(position), *above])
+    chosen[links.linker[links.target == np.uint64(position)]] = True
+    return links.rows[chosen]
+
+
+def settled(rows: Iterable[Told]) -> Iterator[Prefix | Fork]:
+    """The prefix of each log, and the proof of its fork, from rows that come sorted by log, number and bytes.
+
+    Only the lowest witnesses are remembered, because an author may sign any number of entries of one number.
+    """
+    for (author, log), of_log in grouped(rows, LOG):
+        said: dict[bytes, Entry] = {}  # two different things that are said about the position, by whom first
+        end = after = None
+        entries = newest = valid_to = position = 0
+        for row in of_log:
+            position, seq = from_sql(row.position), from_sql(row.seq)
+            if row.record is None:
+                entries, newest = entries + row.entries, max(newest, from_sql(row.newest))
+                valid_to = from_sql(row.run_to) if seq == valid_to + 1 else valid_to
+                continue
+            entry = Entry.decode(row.record)
+            end = end or (entry if seq == position and entry.is_end else None)
+            after = after or (entry if seq > position else None)
+            says = entry.hash if seq == position else dict(entry.links).get(position)
+            if says is not None and len(said) < 2:
+                said.setdefault(says, entry)
+        yield Prefix(author, from_sql(log), entries, newest, valid_to, position or None)
+        if position:
+            one, other = said.values() if len(said) == 2 else (end, after)
+            proof = one and other and ForkProof.of(one, other)
+            if not proof:
+                raise AssertionError("no two entries prove the fork that the segments found")
+            numbers = proof.first.seq, proof.second.seq
+            yield Fork(author, from_sql(log), position, proof.case.value, *numbers, proof.encode(), valid_to)

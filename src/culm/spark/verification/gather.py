@@ -5,8 +5,6 @@ collected up to some megabytes, and those of one block go into one pack. Inputs 
 sorting; rows in any other order are sorted first, because many small packs would cost as much as many rows.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -26,8 +24,6 @@ from culm.spark.batches.slices import Shelf
 from culm.spark.reading.found import EntryRow
 from culm.spark.runtime.columns import rows
 from culm.store.schema import to_sql
-
-Key = tuple[bytes, int, int]  # author, log id, block
 
 
 class PackRow(NamedTuple):
@@ -90,7 +86,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
     payload = _ranks(table.column("payload_state"))
     fields, order = _ordered(table.column("encoded"))
     authors, starts = fields.authors(), _starts(fields)
-    packs: dict[Key, list[tuple[int, int, Pack]]] = defaultdict(list)  # with their lowest and highest numbers
+    packs: dict[tuple[bytes, int, int], list[tuple[int, int, Pack]]] = defaultdict(list)  # with lowest, highest number
     for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(fields)], strict=True):
         if not fields.good[low]:
             continue
@@ -115,9 +111,7 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
 
 def _frame_of(row: EntryRow) -> PayloadFrame:
     """The payload frame in a row that is not an entry; ``EncodingError`` with the reason if the row is a reject."""
-    reason = row.reason
-    if reason is None and row.encoded is not None:
-        reason = why_not(row.encoded)
+    reason = why_not(row.encoded) if row.reason is None and row.encoded is not None else row.reason
     if reason is None and row.payload_frame is not None:
         try:
             return PayloadFrame.decode(row.payload_frame)

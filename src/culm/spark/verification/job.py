@@ -27,41 +27,37 @@ entries that are new or whose verdict changed, and the counts are of everything 
 On a cluster, inputs, output and state must be under the same paths on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from heapq import nsmallest
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from culm.bamboo import ForkProof
 from culm.errors import BadSignature, ConfigError
 from culm.spark.reading.inputs import plan
-from culm.spark.runtime.columns import rows
+from culm.spark.runtime.columns import Row, rows
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
-from culm.spark.runtime.output import read_batches
 from culm.spark.runtime.shell import Result, is_small, job, size_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.forks import Fork, forks, prefixes
-from culm.spark.verification.incremental import Increment
+from culm.spark.verification.forks import Fork, Prefix, forks, settled, told
 from culm.spark.verification.lakehouse import Target
+from culm.spark.verification.merge import sums
 from culm.spark.verification.state import State, held
 from culm.spark.verification.verdicts import Verdict
-from culm.spark.verification.verify import Verification, sums
+from culm.spark.verification.verify import Increment, Verification
 from culm.store.files import BundleWriter
 
 _LINES = (
-    ("entries", "entries"),
-    ("verified", "  verified"),
+    ("entries", "entries          "),
+    ("verified", "  verified       "),
     ("uncertified", "    not certified"),
-    ("unverified", "  unverified"),
-    ("invalid", "  invalid"),
-    ("forks", "forked logs"),
-    ("payload_mismatches", "wrong payloads"),
-    ("rejects", "rejects"),
+    ("unverified", "  unverified     "),
+    ("invalid", "  invalid        "),
+    ("forks", "forked logs      "),
+    ("payload_mismatches", "wrong payloads   "),
+    ("rejects", "rejects          "),
 )
 
 _WHY = (
@@ -77,7 +73,7 @@ class Summary(Result):
     ``forks`` counts forked logs. ``payload_mismatches`` counts entries whose payload was read and has another hash or
     size than the entry names. ``rejects`` counts rows and parts of inputs that could not be read as entries.
     ``signatures`` says which ones were checked. ``uncertified`` counts verified entries of whose certificate pool
-    something is missing or invalid; None if that is not known, on top of a state of an earlier version.
+    something is missing or invalid.
     """
 
     entries: int
@@ -88,13 +84,13 @@ class Summary(Result):
     payload_mismatches: int
     rejects: int
     signatures: str
-    uncertified: int | None = None
+    uncertified: int
 
     @classmethod
-    def of(cls, counts: Mapping[str, int], signatures: str) -> Summary:
+    def of(cls, counts: Mapping[str, int], signatures: str) -> Self:
         """The summary of the counts of a verification (``verify.Verification.pronounce``)."""
-        uncertified = counts["verified"] - counts["certified"] if "certified" in counts else None
-        rest = {name: value for name, value in counts.items() if name != "certified"}
+        rest = dict(counts)
+        uncertified = rest["verified"] - rest.pop("certified")
         return cls(**rest, signatures=signatures, uncertified=uncertified)
 
     def table(self) -> str:
@@ -102,11 +98,9 @@ class Summary(Result):
 
         The time is left out, so that the same inputs give the same text.
         """
-        values = self.as_dict()
-        rows = [(label, f"{values[name]:,}") for name, label in _LINES if values[name] is not None]
-        left = max(len(label) for label, _ in rows)
-        right = max(len(value) for _, value in rows)
-        lines = [f"{label:<{left}}  {value:>{right}}" for label, value in rows]
+        counts = [f"{getattr(self, name):,}" for name, _ in _LINES]
+        right = max(map(len, counts))
+        lines = [f"{label}  {count:>{right}}" for (_, label), count in zip(_LINES, counts, strict=True)]
         return "\n".join([*lines, *([_WHY] if self.uncertified else [])])
 
 
@@ -126,7 +120,7 @@ def run(
     """Verify stores, export files and tables of entries, and write the folder ``output``: all of it, or none.
 
     ``master`` is Spark's (``local[4]``, ``spark://host:7077``). A session that is active already is used instead, and
-    left running. Without either, inputs up to 32 MiB are verified without Spark (``runtime.here``), larger ones on
+    left running. Without either, inputs up to 32 MiB are verified without Spark (``runtime.engine``), larger ones on
     ``local[*]``. ``overwrite`` allows to replace earlier results at ``output``. ``signatures`` is ``all`` or ``heads``
     (``authentic``). ``state`` is the folder of a state, made if it is not there; None verifies the inputs
     alone. ``with_forks`` writes the proofs of forks, too. ``table`` also gets the verdicts, in ``table_format``
@@ -138,37 +132,34 @@ def run(
     """
     if table is None and table_format != "parquet":
         raise ConfigError(f"{table_format} is the format of a table; name the table, too")
-    target = None if table is None else Target(table, table_format, state is not None, overwrite)
-    splits, ways = plan(inputs), Signatures(signatures)
+    target_mode = "merge" if state is not None else "overwrite" if overwrite else "error"
+    target = None if table is None else Target(table, table_format, target_mode)
+    splits, ways, known = plan(inputs), Signatures(signatures), None
     with ExitStack() as stack:
         mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
         reads: list[str | Path] = [*inputs, *([state] if state else [])]
-        run = stack.enter_context(job("verify", output, reads, mode=mode, overwrite=overwrite, progress=progress))
-        known = None
         if state is not None:
             stack.enter_context(held(state.absolute()))
             known = State.open(state.absolute(), ways)
-        size, small = size_of(splits), target is None and is_small(splits)
-        with run.engine(master, small=small) as engine:
-            if target is not None and isinstance(engine, OnSpark):
-                target.check(engine.spark)
-            verification = (
-                Verification(engine, ways, keep=with_forks, size=size)
-                if known is None
-                else Increment(engine, known, size=size)
-            )
-            verification.read(run, splits)
-            run.say("writing the verdicts")
-            counts = verification.pronounce(run.folder / "verdicts")
-            if with_forks:
-                run.say("writing the proofs of forks")
-                forks(*verification.forked()).kept(run.folder / "forks")
-            if target is not None and isinstance(engine, OnSpark):
-                run.say(f"writing the table {target.name}")
-                target.write(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
-        summary = run.done(Summary.of(counts, signatures))
-    if known is not None:
-        known.commit(counts)
+        with job("verify", output, reads, mode=mode, overwrite=overwrite, progress=progress) as run:
+            with run.engine(master, small=target is None and is_small(splits)) as engine:
+                if target is not None and isinstance(engine, OnSpark):
+                    target.check(engine.spark)
+                verification = Verification(engine, ways, keep=with_forks, size=size_of(splits))
+                if known is not None:
+                    verification = Increment(engine, known, size=size_of(splits))
+                verification.read(run, splits)
+                run.say("writing the verdicts")
+                counts = verification.pronounce(run.folder / "verdicts")
+                if with_forks:
+                    run.say("writing the proofs of forks")
+                    forks(*verification.forked()).kept(run.folder / "forks")
+                if target is not None:
+                    run.say(f"writing the table {target.name}")
+                    target.write(frame_of(engine.stored(run.folder / "verdicts", Verdict)), known)
+            summary = run.done(Summary.of(counts, signatures))
+        if known is not None:
+            known.commit(counts)
     return summary
 
 
@@ -219,35 +210,30 @@ def run_forks(
         with run.engine(master, small=is_small(splits)) as engine:
             verification = Verification(engine, ways, keep=True, size=size_of(splits))
             verification.read(run, splits)
-            run.say("finding how far each log can be trusted")
-            logs = prefixes(*verification.forked()).kept(run.folder / "logs")
-            run.say("writing the proofs of forks")
-            found = forks(*verification.forked()).kept(run.folder / "forks")
+            run.say("finding how far each log can be trusted, and writing the proofs of forks")
+            at: dict[type[Row], Path] = {Prefix: run.folder / "logs", Fork: run.folder / "forks"}
+            logs, found = told(*verification.forked()).keep(settled, Prefix, Fork, at=at)
             counts = {"logs": logs.count(), "forks": found.count(), "rejects": verification.rejects.count()}
             counts |= sums(logs, ("entries",))
-        run.say("writing the proofs of forks as a file")
-        unproved = write_bundle(run.folder / "forks", run.folder / BUNDLE, checked=ways is Signatures.STRICT)
-        every = rows(Fork, read_batches(run.folder / "forks", Fork._fields))
-        first = tuple(nsmallest(MOST_SHOWN, every, key=attrgetter("author", "log_id")))
+            first = tuple(found.first(Fork, MOST_SHOWN, "author", "log_id"))
+            run.say("writing the proofs of forks as a file")
+            unproved = write_bundle(found, run.folder / BUNDLE)
         return run.done(Forks(**counts, unproved=unproved, first=first))
 
 
-def write_bundle(table: Path, file: Path, *, checked: bool) -> int:
-    """Write the proofs in a table of forks as a bundle; returns how many were left out because of a bad signature.
+def write_bundle(found: Table[Fork], file: Path) -> int:
+    """Write proofs as a bundle; returns how many were left out because of a bad signature.
 
-    ``checked``: all signatures were checked before, so none is checked here. Otherwise each proof is checked as a node
-    would check it, because the bundle is made for nodes.
+    Each is checked as a node would check it, because the bundle is made for nodes.
     """
-    left_out = 0
+    written = 0
     with file.open("wb") as stream:
         bundle = BundleWriter(stream)
-        for row in rows(Fork, read_batches(table, Fork._fields)):
-            proof = ForkProof.decode(row.proof)
-            try:
-                if not checked:
-                    proof.check()
+        for row in rows(Fork, found.batches(*Fork._fields)):
+            with suppress(BadSignature):
+                proof = ForkProof.decode(row.proof)
+                proof.check()
                 bundle.proof(proof)
-            except BadSignature:
-                left_out += 1
+                written += 1
         bundle.close()
-    return left_out
+    return found.count() - written

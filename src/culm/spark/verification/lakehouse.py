@@ -13,12 +13,9 @@ A merge that is repeated changes nothing, because an entry has one row. So a run
 The session brings the format: its jars (``spark.jars``), its extensions and its catalogs are the user's settings.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -28,7 +25,6 @@ from culm.errors import ConfigError
 from culm.spark.verification.state import State
 
 FORMATS = ("parquet", "delta", "iceberg")
-MODES = ("error", "overwrite", "append")
 
 KEY = ("author", "log_id", "seqnum", "entry_hash")
 """The columns by which two rows are of the same entry."""
@@ -62,11 +58,10 @@ def write(verdicts: DataFrame, table: str, table_format: str = "delta", mode: st
     missing, or if the session cannot write such a table. Runs the verification, if ``verdicts`` is a plan so far.
     """
     _one_of(FORMATS, table_format, "table_format")
-    _one_of(MODES, mode, "mode")
+    _one_of(("error", "overwrite", "append"), mode, "mode")
     _check(verdicts)
-    name = quoted(table)
     with _explained(table):
-        verdicts.write.format(table_format).mode(mode).saveAsTable(name)
+        verdicts.write.format(table_format).mode(mode).saveAsTable(quoted(table))
 
 
 def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
@@ -75,7 +70,6 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
     ``changes`` has at most one row for each entry. Rows of other entries stay as they are. ``table_format`` is only for
     a table that is made. ``ConfigError`` if the table's format has no MERGE, as Parquet; else as for ``write``.
     """
-    _one_of(FORMATS, table_format, "table_format")
     _check(changes)
     if not exists(changes.sparkSession, table):
         write(changes, table, table_format)
@@ -89,27 +83,22 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
         ).collect()
 
 
-@dataclass(frozen=True)
 class Target:
-    """A table that verdicts go to: merged into it, or written, which needs ``overwrite`` if the table is there.
+    """A table that verdicts go to. ``mode`` is ``merge``, or what ``write`` does if the table is there.
 
     ``ConfigError`` for what no session could write.
     """
 
-    name: str
-    table_format: str
-    merges: bool = True
-    overwrite: bool = False
-
-    def __post_init__(self) -> None:
-        _one_of(FORMATS, self.table_format, "the format of a table")
-        quoted(self.name)
-        if self.merges and self.table_format == "parquet":
-            raise ConfigError(f"{self.name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
+    def __init__(self, name: str, table_format: str, mode: str = "merge") -> None:
+        self.name, self.table_format, self._mode = name, table_format, mode
+        _one_of(FORMATS, table_format, "the format of a table")
+        quoted(name)
+        if mode == "merge" and table_format == "parquet":
+            raise ConfigError(f"{name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
 
     def check(self, spark: SparkSession) -> None:
         """Raise ``ConfigError`` if rows of the table would have to be replaced, before a run works for an hour."""
-        if not self.merges and not self.overwrite and exists(spark, self.name):
+        if self._mode == "error" and exists(spark, self.name):
             raise ConfigError(f"{self.name}: is there already; --overwrite replaces its rows, --state merges into it")
 
     def write(self, verdicts: DataFrame, known: State | None) -> None:
@@ -119,10 +108,10 @@ class Target:
         went by without it, first gets all of them.
         """
         if known is None:
-            write(verdicts, self.name, self.table_format, "overwrite" if self.overwrite else "error")
+            write(verdicts, self.name, self.table_format, self._mode)
             return
         spark = verdicts.sparkSession
-        if known.generations and (not known.mark or self.mark(spark) != known.mark):
+        if known.mark and self.mark(spark) != known.mark:
             merge(known.verdicts(spark), self.name, self.table_format)
         self.merge(verdicts, known.next_mark)
 

@@ -22,104 +22,29 @@ or reaches an external that is held and has such a path itself. ``merge`` finds 
 Which signatures are checked is for ``authentic`` to say.
 """
 
-from __future__ import annotations
-
-import struct
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from io import BytesIO
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from culm.bamboo import path, spine
 from culm.bamboo.certified import steps_across
 from culm.bamboo.lipmaa import links_across
-from culm.spark.batches.fields import DIGEST_BYTES, Numbers
+from culm.spark.batches.fields import Numbers
 from culm.spark.batches.pack import Pack, Signature, distinct
 from culm.spark.batches.payload import SIZE_MISMATCH, rank
-from culm.spark.verification.authentic import Links, Signatures, check
-
-ROOT = 1
-"""The bit of a piece that reaches entry 1 within the segment; external number j has the bit 2 << j."""
-
-_PAIR = struct.Struct(f"<Q{DIGEST_BYTES}s")  # a number and a digest
-_EXPORT = struct.Struct(f"<Q{DIGEST_BYTES}s?H")  # the same, whether it is held, and its piece
-_RISER = struct.Struct("<QQH")  # where it begins, where it ends, and how many pieces follow
-_SUMMARY = struct.Struct("<QQQQQQIIII")  # six positions, then how many externals, exports, pieces and risers follow
+from culm.spark.batches.slices import Shelf, fetched
+from culm.spark.verification.authentic import Expected, Links, Signatures, check
+from culm.spark.verification.gather import PackRow
+from culm.spark.verification.merge import BLOCK, LOG, ROOT, IndexRow, SegmentRow, Summary, grouped
+from culm.spark.verification.verdicts import Findings, JudgedSegment
+from culm.store.schema import to_sql
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Summary:
-    """What the rest of a log has to know of a segment. A position is 0 where there is no such entry.
-
-    ``greatest`` is the greatest number of an authentic entry, ``end_at`` the lowest end-of-log entry. ``forked_at`` is
-    the lowest position at which entries of the segment contradict each other; it may lie below the segment, since two
-    entries can expect different things of it. ``lied_at`` is the lowest entry whose payload has another size than the
-    entry claims. ``externals`` are pairs: a number below the segment and the digest expected there. An export is a
-    number, the digest found or expected there, whether an authentic entry of that number is held, and the index of its
-    piece. ``pieces`` are masks of bits (``ROOT``). A riser is a number from which a certificate pool steps down to
-    below the segment, the greatest number of that pool in the segment, and the indexes of the pieces that the pool has
-    between the two. It is left out if an entry of the pool is missing there.
-
-    With ``HEADS`` only: ``unsigned`` are the entries with a bad signature that a higher segment could vouch for, and
-    ``contradicting`` what the segment expects below itself beside ``externals``, other digests of the same numbers.
-    Summaries of earlier versions have neither.
-    """
-
-    low: int
-    high: int
-    greatest: int
-    end_at: int
-    forked_at: int
-    lied_at: int
-    externals: list[tuple[int, bytes]]
-    exports: list[tuple[int, bytes, bool, int]]
-    pieces: list[int]
-    risers: list[tuple[int, int, tuple[int, ...]]]
-    unsigned: list[tuple[int, bytes]] = field(default_factory=list)
-    contradicting: list[tuple[int, bytes]] = field(default_factory=list)
-
-    def encode(self) -> bytes:
-        """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
-        positions = self.low, self.high, self.greatest, self.end_at, self.forked_at, self.lied_at
-        counts = len(self.externals), len(self.exports), len(self.pieces), len(self.risers)
-        parts = [_SUMMARY.pack(*positions, *counts), _packed(_PAIR, self.externals), _packed(_EXPORT, self.exports)]
-        parts += [mask.to_bytes(len(self.externals) // 8 + 1, "little") for mask in self.pieces]
-        parts += [struct.pack(f"<QQH{len(of)}H", start, top, len(of), *of) for start, top, of in self.risers]
-        if self.unsigned or self.contradicting:
-            parts += [len(self.unsigned).to_bytes(4, "little"), _packed(_PAIR, self.unsigned + self.contradicting)]
-        return b"".join(parts)
-
-    @classmethod
-    def decode(cls, data: bytes) -> Summary:
-        """Read what ``encode`` wrote."""
-        read = BytesIO(data).read
-        *positions, externals, exports, pieces, risers = _SUMMARY.unpack(read(_SUMMARY.size))
-        below = list(_PAIR.iter_unpack(read(externals * _PAIR.size)))
-        above = list(_EXPORT.iter_unpack(read(exports * _EXPORT.size)))
-        masks = [int.from_bytes(read(externals // 8 + 1), "little") for _ in range(pieces)]
-        steps = []
-        for _ in range(risers):
-            start, top, count = _RISER.unpack(read(_RISER.size))
-            steps.append((start, top, struct.unpack(f"<{count}H", read(2 * count))))
-        low, high, greatest, end_at, forked_at, lied_at = positions
-        found = cls(low, high, greatest, end_at, forked_at, lied_at, below, above, masks, steps)
-        if not (rest := read()):
-            return found
-        unsigned, pairs = int.from_bytes(rest[:4], "little"), list(_PAIR.iter_unpack(rest[4:]))
-        return replace(found, unsigned=pairs[:unsigned], contradicting=pairs[unsigned:])
-
-
-def _packed(kind: struct.Struct, rows: Iterable[Iterable[object]]) -> bytes:
-    return b"".join([kind.pack(*row) for row in rows])
-
-
-def segment_of(
-    packs: Sequence[Pack], signatures: Signatures, vouched: frozenset[tuple[int, bytes]] = frozenset()
-) -> tuple[Pack, Summary]:
+def segment_of(packs: Sequence[Pack], signatures: Signatures, vouched: Expected = ()) -> tuple[Pack, Summary]:
     """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
 
-    ``vouched``: entries that higher segments vouch for (``steps.vouched``), with ``HEADS`` only.
+    ``vouched``: entries that higher segments vouch for (``vouched``), with ``HEADS`` only.
     """
     records = distinct(packs)
     links = Links.among(records, records.is_entry.nonzero()[0])
@@ -131,14 +56,13 @@ def segment_of(
     piece = np.zeros(len(records), np.uint16)
     piece[links.rows] = segment.piece
     records.signature, records.piece = signature, piece
-    summary = segment.summary()
-    if signatures is Signatures.HEADS:
-        bad = (signature == Signature.BAD).nonzero()[0]
-        linkable = set(links_across(summary.high)) if len(bad) else set()
-        unsigned = [(int(records.seq[row]), records.digest[row].tobytes()) for row in bad]
-        unsigned = [(seq, digest) for seq, digest in unsigned if seq in linkable]
-        summary = replace(summary, unsigned=unsigned, contradicting=segment.contradicting)
-    return records, summary
+    if signatures is Signatures.STRICT:
+        return records, segment.summary([], [])
+    bad = (signature == Signature.BAD).nonzero()[0]
+    linkable = set(links_across(int(records.seq[-1]))) if len(bad) else set()
+    unsigned = [(int(records.seq[row]), records.digest[row].tobytes()) for row in bad]
+    unsigned = [(seq, digest) for seq, digest in unsigned if seq in linkable]
+    return records, segment.summary(unsigned, segment.contradicting)
 
 
 class _Segment:
@@ -147,6 +71,8 @@ class _Segment:
     def __init__(self, records: Pack, links: Links) -> None:
         self._records, self._links = records, links
         self._low, self._high = int(records.seq[0]), int(records.seq[-1])
+        numbers = links.seq.tolist()
+        self._places = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True))  # the first of a number
         self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
         self.contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
         for at in (links.linked < 0).nonzero()[0]:
@@ -156,10 +82,10 @@ class _Segment:
         self._externals = sorted(target for target in self._expected if target < self._low)
         self._forked_at = self._fork()
         masks = self._masks()
-        numbers = {mask: number for number, mask in enumerate(dict.fromkeys([0, *masks]))}
-        self._pieces = list(numbers)
+        pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
+        self._pieces = list(pieces)
         self.piece = np.zeros(len(links.rows), np.uint16)  # of each entry; those from a fork on reach nothing
-        self.piece[: len(masks)] = [numbers[mask] for mask in masks]
+        self.piece[: len(masks)] = [pieces[mask] for mask in masks]
 
     def _fork(self) -> int:
         """The lowest number about which entries say different things, 0 if there is none."""
@@ -189,7 +115,7 @@ class _Segment:
             mask |= bits.get(target, 0) if linked < 0 else masks[linked]
         return masks + [mask] * (count - len(masks))
 
-    def summary(self) -> Summary:
+    def summary(self, unsigned: Expected, contradicting: Expected) -> Summary:
         records, rows, seq = self._records, self._links.rows, self._links.seq
         return Summary(
             low=self._low,
@@ -202,6 +128,8 @@ class _Segment:
             exports=self._exports(),
             pieces=self._pieces,
             risers=self._risers(),
+            unsigned=unsigned,
+            contradicting=contradicting,
         )
 
     def _exports(self) -> list[tuple[int, bytes, bool, int]]:
@@ -209,8 +137,7 @@ class _Segment:
         for target in links_across(self._high):
             if target < self._low:
                 break
-            place = self._place(target)
-            if place is not None:
+            if (place := self._places.get(target)) is not None:
                 digest = self._records.digest[self._links.rows[place]].tobytes()
                 found.append((target, digest, True, int(self.piece[place])))
             elif target in self._expected:
@@ -223,18 +150,112 @@ class _Segment:
         greatest, found = _first(self._links.seq[::-1]), []
         for _, start in steps_across(self._low - 1):
             pool = [seq for seq in path(spine(start), start) if seq <= greatest] if start <= greatest else []
-            places = [place for seq in pool if (place := self._place(seq)) is not None]
-            if pool and len(places) == len(pool):
-                found.append((start, pool[0], tuple(sorted({int(self.piece[place]) for place in places}))))
+            if pool and all(seq in self._places for seq in pool):
+                found.append((start, pool[0], tuple(sorted({int(self.piece[self._places[seq]]) for seq in pool}))))
         return found
-
-    def _place(self, seq: int) -> int | None:
-        """The first entry of a number."""
-        numbers = self._links.seq
-        place = int(np.searchsorted(numbers, np.uint64(seq)))
-        return place if place < len(numbers) and numbers[place] == seq else None
 
 
 def _first(seq: Numbers) -> int:
     """The first of some numbers, 0 if there is none."""
     return int(seq[0]) if len(seq) else 0
+
+
+# Packs of one block wait until they have this many bytes; then copies of entries among them are merged. This bounds a
+# worker's memory when one block comes in very many copies. A smaller value would sort the same entries more often.
+_WAITING_BYTES = 64 * 1024 * 1024
+
+
+def segmented(
+    rows: Iterable[PackRow], signatures: Signatures, *, keep: bool = False, folder: Path | None = None
+) -> Iterator[SegmentRow | IndexRow]:
+    """Packs, sorted by block, to segments, and which of them have a head in doubt, so that their logs pass ``vouched``.
+
+    ``keep``: with the entries themselves.
+
+    With a ``folder`` findings and entries are written there, and the rows say where (``batches.slices``).
+    """
+    with Shelf(folder) as shelf:
+        for block, of_block in grouped(rows, BLOCK):
+            records, summary = segment_of(_collected(row.packed for row in of_block), signatures)
+            yield _segment_row(block, records, summary, shelf, keep=keep)
+            if summary.unsigned:
+                yield IndexRow(block[0], block[1], to_sql(summary.low))
+
+
+def _segment_row(
+    block: tuple[bytes, int, int], records: Pack, summary: Summary, shelf: Shelf, *, keep: bool
+) -> SegmentRow:
+    findings = shelf.put(Findings.of(records).parts())
+    packed = shelf.put([records.encode()]) if keep or summary.unsigned else None
+    return SegmentRow(*block, to_sql(summary.low), to_sql(summary.high), summary.encode(), findings, packed)
+
+
+def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterator[SegmentRow]:
+    """The segments of whole logs, sorted by log and from the highest down, with all heads settled. For ``HEADS`` only.
+
+    Entries whose signature is bad, but that a higher segment vouches for, are taken as signed. So what segments expect
+    of numbers below them is remembered as they pass by: two numbers for each entry of the log at most. Only logs with
+    such entries come here, so only an author who links to what they did not sign makes anybody do that.
+    """
+    with Shelf(folder) as shelf:
+        for _, of_log in grouped(rows, LOG):
+            expected: frozenset[tuple[int, bytes]] = frozenset()
+            for row in of_log:
+                summary, settled = Summary.decode(row.summary), row
+                if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
+                    pack = Pack.decode(fetched(row.packed))
+                    records, summary = segment_of([pack], Signatures.HEADS, pairs)
+                    settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
+                every = expected.union(summary.externals, summary.contradicting)
+                expected = frozenset((number, digest) for number, digest in every if number < summary.low)
+                if row.findings is not None:
+                    yield settled
+
+
+def _collected(packed: Iterable[bytes]) -> list[Pack]:
+    """The packs of one block, merged whenever they exceed ``_WAITING_BYTES``."""
+    packs: list[Pack] = []
+    size = 0
+    for data in map(fetched, packed):
+        packs.append(Pack.decode(data))
+        size += len(data)
+        if size > _WAITING_BYTES and len(packs) > 1:
+            packs = [distinct(packs)]
+            size = len(packs[0].data)
+    return packs
+
+
+# -- on top of a state ----------------------------------------------------------------------------------------------
+
+# Segments that a block may have. New entries that overlap none of them become a segment of their own, so that a log
+# that grows daily costs what is new. Each segment costs a summary that is read whenever its log changes, though. From
+# this many on, all segments of a block are merged into one when the block is next added to.
+MOST_SEGMENTS = 8
+
+
+def told_apart(rows: Iterable[IndexRow], *, heads: bool) -> Iterator[IndexRow]:
+    """Which segments the packs of their block overlap. Rows come sorted by block; those of packs have no ``made``.
+
+    Segments that stay keep their ``generation``. Those that are merged with packs leave it, and have ``previous``.
+
+    With ``heads`` packs overlap all segments of their block, because which signatures count depends on the whole
+    block: a new entry may vouch for one that was a head before. Otherwise the order of the runs would matter. For the
+    same reason they overlap all segments of the log that have a head with a bad signature.
+    """
+    for _, of_block in grouped(rows, BLOCK):
+        every = list(of_block)
+        new, old = [row for row in every if row.made is None], [row for row in every if row.made is not None]
+        low, high = min((row.low for row in new), default=0), max((row.high or 0 for row in new), default=0)
+        for row in old:
+            near = row.low <= high and (row.high or 0) >= low
+            touched = new and (near or heads or len(old) >= MOST_SEGMENTS)
+            again = touched or (heads and row.summary and Summary.decode(row.summary).unsigned)
+            yield row._replace(generation=None, previous=row.outcome) if again else row
+
+
+def reloaded(rows: Iterable[SegmentRow]) -> Iterator[PackRow]:
+    """Segments become packs again. Each entry remembers its verdict, to find what changes."""
+    for row in rows:
+        pack = Pack.decode(row.packed or b"")
+        pack.before[pack.is_entry] = JudgedSegment(row).said
+        yield PackRow(row.author, row.log, row.block, row.low, row.high, pack.encode())

@@ -19,9 +19,16 @@ log's summaries, and the segments whose verdicts it changes.
 Each run adds a *generation* and changes no file of earlier ones. The index of a generation has all segments of the
 logs that the run touched, so the latest generation that has a log is right about it. The manifest, replaced in one
 step, makes a generation part of the state: a run that fails before that leaves the state as it was.
-"""
 
-from __future__ import annotations
+Each run adds a generation (``state``), and leaves segments in earlier ones that are no longer in use. After a hundred
+runs a day of small batches would be mostly such leftovers, and each run would open hundreds of files. Writing the whole
+state anew each time would cost more than verifying it. So generations are folded as in a log-structured tree: the
+newest ones, as far back as each is no larger than twice all that came after it. A generation is therefore folded with
+others only when these have grown to half its size, and each entry is copied a few times, however many runs there are.
+
+Only the newest generations can be folded, because the latest generation that has a log is right about it. Folders that
+are no longer part of the state are removed by the next run, so that a program that reads them now can go on.
+"""
 
 import errno
 import fcntl
@@ -32,28 +39,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, TypeVar
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.errors import ConfigError
 from culm.spark.batches.pack import BLOCK_BITS
-from culm.spark.runtime.engine import Engine, Table
+from culm.spark.runtime.engine import Engine, Table, To
 from culm.spark.runtime.onspark import OnSpark, frame_of
 from culm.spark.verification.authentic import Signatures
-from culm.spark.verification.merge import IndexRow
-from culm.spark.verification.steps import LOG, SEGMENT, JudgedRow, SegmentRow, pronounced
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.merge import COUNTED, LOG, SEGMENT, IndexRow, SegmentRow, grouped
+from culm.spark.verification.verdicts import JudgedRow, Verdict, pronounced
 from culm.staging import replace_text
 
 FORMAT = 2  # of the files; a state of another format is refused, because old and new segments would not fit together
-
-
-M = TypeVar("M", JudgedRow, SegmentRow)
 
 
 MADE = (*SEGMENT, "made")
@@ -63,8 +64,8 @@ CHECKPOINT = "checkpoint"
 """The folder below a state where a query that follows entries (``culm.spark.following``) notes what it has read."""
 
 _MANIFEST = "manifest.json"
-_FIRST, _LATER = ("signatures", "generations", "totals"), ("mark", "before", "position")
-"""What a manifest says of a state; those of earlier versions have the first part only."""
+_FACTS = ("signatures", "generations", "totals", "mark", "before", "position")
+"""What a manifest says of a state."""
 
 
 @contextmanager
@@ -75,20 +76,17 @@ def held(folder: Path) -> Iterator[None]:
     folder cannot be made. Some network file systems have no locks; two runs at once are then not noticed.
     """
     _check_parent(folder)
-    try:
-        folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
     with ExitStack() as stack:
-        stack.callback(os.close, descriptor)
         try:
+            folder.mkdir(exist_ok=True)
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"{folder}: another run is at work on this state; try again when it has ended") from None
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                raise
+                raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
         try:
             yield
         finally:
@@ -107,22 +105,21 @@ class State:
 
     A new state has no generations. ``mark`` tells what a state knew after a run from what it, or any other state, knew
     at any other time: ``IDENTITY-RUN-TOKEN``, where the identity is that of the state, and the run is the number of
-    the generation that it made. ``before`` is the mark of the run before the last, "" if there was none. Manifests of
-    earlier versions have no marks. ``position`` is how far a query that follows entries has come (``following``).
+    the generation that it made. ``before`` is the mark of the run before the last, "" if there was none. ``position``
+    is how far a query that follows entries has come (``following``).
     """
 
     folder: Path
     signatures: str
-    generations: list[int] = field(default_factory=list)
-    totals: dict[str, int] = field(default_factory=dict)
+    generations: list[int]
+    totals: dict[str, int]
     mark: str = ""
     before: str = ""
     position: dict[str, Any] = field(default_factory=dict)
-    next_mark: str = field(default="", init=False)
-    """The mark that the run at work will leave; there is one after ``begin``."""
+    _token: str = field(default_factory=partial(secrets.token_hex, 8), init=False)
 
     @classmethod
-    def open(cls, folder: Path, signatures: Signatures | None = None) -> State:
+    def open(cls, folder: Path, signatures: Signatures | None = None) -> Self:
         """The state in a folder, to read it (``signatures`` is None) or to add to it with this kind of signatures.
 
         A state to add to may be new; nothing is written before ``begin``. ``ConfigError`` if there is no state to read,
@@ -136,12 +133,11 @@ class State:
             if folder.is_dir() and any(not path.name.isdigit() for path in folder.iterdir() if path.name != CHECKPOINT):
                 raise ConfigError(f"{folder}: holds something else than a state; name another folder")
             _check_parent(folder)
-            return cls(folder, signatures.value)
+            return cls(folder, signatures.value, [], dict.fromkeys((*COUNTED, "forks", "rejects"), 0))
         try:
             facts = json.loads(manifest.read_text())
             of_format = (facts["format"], facts["block_bits"])
-            later = {name: facts[name] for name in _LATER if name in facts}
-            state = cls(folder, facts["signatures"], list(facts["generations"]), dict(facts["totals"]), **later)
+            state = cls(folder, **{name: facts[name] for name in _FACTS})
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"{manifest}: cannot be read: not the manifest of a state, or damaged") from error
         if of_format != (FORMAT, BLOCK_BITS):
@@ -157,9 +153,10 @@ class State:
         """The number of the next generation; the first one has 1."""
         return max(self.generations, default=0) + 1
 
-    def with_next(self) -> State:
-        """The state as it will be with the generation that is being made, to read it."""
-        return replace(self, generations=[*self.generations, self.next_number])
+    @property
+    def next_mark(self) -> str:
+        """The mark that the run at work will leave."""
+        return f"{self.mark.partition('-')[0] or self._token}-{self.next_number}-{self._token}"
 
     def place(self, number: int) -> Path:
         """The folder of a generation."""
@@ -173,29 +170,18 @@ class State:
                 rmtree(path)
         place = self.place(self.next_number)
         place.mkdir()
-        identity = self.mark.partition("-")[0] or secrets.token_hex(8)
-        self.next_mark = f"{identity}-{self.next_number}-{secrets.token_hex(8)}"
         return place
 
-    def commit(self, totals: dict[str, int], position: dict[str, Any] | None = None) -> None:
-        """Make the next generation part of the state; ``totals`` are the counts of all that the state then knows.
-
-        ``position`` replaces that of the state, unless it is None.
-        """
-        self.before = self.mark or ("unknown" if self.generations else "")
-        self.generations.append(self.next_number)
-        self.totals, self.mark = totals, self.next_mark
-        self.position = self.position if position is None else position
-        self._save()
+    def commit(self, totals: dict[str, int]) -> None:
+        """Make the next generation part of the state; ``totals`` are the counts of all that the state then knows."""
+        self.before, self.mark, self.totals = self.mark, self.next_mark, totals
+        self.replace([], self.next_number)
 
     def replace(self, generations: list[int], number: int) -> None:
-        """Make the next generation part of the state, in the place of some that ``incremental.fold`` folded into it."""
+        """Make the next generation part of the state, in the place of some that ``fold`` folded into it."""
         self.generations = [*(other for other in self.generations if other not in generations), number]
-        self._save()
-
-    def _save(self) -> None:
         facts = {"format": FORMAT, "block_bits": BLOCK_BITS}
-        facts |= {name: getattr(self, name) for name in (*_FIRST, *_LATER)}
+        facts |= {name: getattr(self, name) for name in _FACTS}
         replace_text(self.folder / _MANIFEST, json.dumps(facts, indent=2) + "\n")
 
     # -- tables
@@ -203,14 +189,12 @@ class State:
     def index(self, engine: Engine, among: Table[Any] | None = None, *, forked: bool = False) -> Table[IndexRow]:
         """The segments of all logs, of the logs of another table, or of those that are forked."""
         found = engine.load(self._places("index"), IndexRow, "generation")
-        if forked:
-            found = found.where("forked_at")  # once forked, a log is so in all later generations
-        if among is not None:
-            found = found.among(among, LOG)
-        (index,) = found.spread(LOG).keep(_latest, IndexRow) if self.generations else (found,)
+        found = found.where("forked_at") if forked else found  # once forked, a log is so in all later generations
+        found = found if among is None else found.among(among, LOG)
+        (index,) = found.spread(LOG, ("-generation",)).keep(_latest, IndexRow) if self.generations else (found,)
         return index
 
-    def segments(self, engine: Engine, among: Table[Any], table: type[M]) -> Table[M]:
+    def segments(self, engine: Engine, among: Table[Any], table: type[To]) -> Table[To]:
         """The segments that equal a row of another table in the columns ``MADE``, with the outcomes that it has."""
         return among.join(engine.load(self._places("segments"), table, "made").among(among, MADE), MADE, table)
 
@@ -232,8 +216,54 @@ class State:
 
 
 def _latest(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
-    """The rows of each log from the latest index that has the log; they come sorted by log."""
-    for _, of_log in groupby(rows, key=attrgetter(*LOG)):
-        every = list(of_log)
-        newest = max(row.generation or 0 for row in every)
-        yield from (row for row in every if row.generation == newest)
+    """The rows of each log from the latest index that has the log; they come sorted by log, the latest first."""
+    for _, of_log in grouped(rows, LOG):
+        _, newest = next(grouped(of_log, ("generation",)))
+        yield from newest
+
+
+# -- folding --------------------------------------------------------------------------------------------------------
+
+# Generations are folded when there are so many to fold. Fewer would be copied more often; with more of them, each run
+# opens more files.
+FEWEST = 8
+
+# Up to so many bytes of files are folded in this process: a second of work, in which Spark would hardly have begun. All
+# that is still in use of them is in memory at once; most of it is not, where batches are small.
+_HERE_BYTES = 256 * 1024 * 1024
+
+
+def fold(state: State, spark: SparkSession | None) -> None:
+    """Fold generations of a state, if it is time to. The state knows the same before and after it.
+
+    Much is folded on ``spark``; with None everything is folded in this process.
+    """
+    files = {number: state.place(number).rglob("*.parquet") for number in state.generations}
+    sizes = {number: sum(path.stat().st_size for path in paths) for number, paths in files.items()}
+    chosen = foldable(sizes)
+    if len(chosen) < FEWEST:
+        return
+    place, number, part = state.begin(), state.next_number, replace(state, generations=chosen)
+    is_small = sum(sizes[number] for number in chosen) <= _HERE_BYTES
+    engine = Engine() if is_small or spark is None else OnSpark(spark, place / "work")
+    index = part.index(engine)
+
+    def renumbered(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+        return (row._replace(made=number) if row.made in chosen else row for row in rows)
+
+    index.keep(renumbered, IndexRow, at={IndexRow: place / "index"})
+    part.segments(engine, index, SegmentRow).select(SegmentRow, outcome=None, made=None).kept(place / "segments")
+    rmtree(place / "work", ignore_errors=True)
+    state.replace(chosen, number)
+
+
+def foldable(sizes: dict[int, int]) -> list[int]:
+    """The newest generations that are to be folded, in order. ``sizes``: those of all generations, in order."""
+    chosen: list[int] = []
+    total = 0
+    for number, size in reversed(sizes.items()):
+        if chosen and size > 2 * total:
+            break
+        chosen.append(number)
+        total += size
+    return chosen[::-1]

@@ -15,11 +15,9 @@ are not compared, because keeping them would cost more than writing an unchanged
 verified is therefore always written.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +26,13 @@ import pyarrow as pa
 from culm.bamboo import lipmaa
 from culm.bamboo.certified import certified_runs
 from culm.spark.batches.arrays import decimals, hashes, names
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Flags, Numbers
+from culm.spark.batches.fields import Bytes, Flags, Numbers
 from culm.spark.batches.pack import Pack, Signature
 from culm.spark.batches.payload import MISMATCH, SIZE_MISMATCH, STATES, rank
-from culm.spark.runtime.columns import Unsigned
-from culm.spark.verification.merge import Outcome
-from culm.spark.verification.segment import Summary
+from culm.spark.batches.slices import fetched
+from culm.spark.runtime.columns import Batch, Unsigned
+from culm.spark.verification.merge import IndexRow, Outcome, SegmentRow, Summary
+from culm.store.schema import from_sql
 
 VERIFIED, UNVERIFIED, INVALID = "verified", "unverified", "invalid"
 VERDICTS = (VERIFIED, UNVERIFIED, INVALID)
@@ -46,8 +45,7 @@ PAYLOAD, VERDICT, CERTIFIED = 0b111, 0b11_000, 0b100_000
 _COUNT_BYTES = 4  # a u32: a segment has far fewer entries, and never 2^32 - 1 (see culm.spark.batches.slices)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Findings:
+class Findings(NamedTuple):
     """The entries of a segment, ascending by number and digest: columns of length n, digests as n rows of 64 bytes.
 
     As a cell of a table: how many they are (u32), then the columns, one behind the other; numbers are little-endian.
@@ -56,38 +54,34 @@ class Findings:
     says which part of the segment an entry is in (``segment``), ``before`` what was said of it in an earlier run.
     """
 
-    seq: Annotated[Numbers, "<u8", 1]
-    size: Annotated[Numbers, "<u8", 1]
-    digest: Annotated[Bytes, "u1", DIGEST_BYTES]
-    payload_hash: Annotated[Bytes, "u1", DIGEST_BYTES]
-    piece: Annotated[npt.NDArray[np.uint16], "<u2", 1]
-    copies: Annotated[npt.NDArray[np.uint32], "<u4", 1]
-    is_end: Annotated[Flags, "?", 1]
-    payload: Annotated[npt.NDArray[np.int8], "i1", 1]
-    signature: Annotated[Bytes, "u1", 1]
-    before: Annotated[Bytes, "u1", 1]
-
-    def __len__(self) -> int:
-        return len(self.seq)
+    seq: Annotated[Numbers, "<u8"]
+    size: Annotated[Numbers, "<u8"]
+    digest: Annotated[Bytes, "(64,)u1"]
+    payload_hash: Annotated[Bytes, "(64,)u1"]
+    piece: Annotated[npt.NDArray[np.uint16], "<u2"]
+    copies: Annotated[npt.NDArray[np.uint32], "<u4"]
+    is_end: Annotated[Flags, "?"]
+    payload: Annotated[npt.NDArray[np.int8], "i1"]
+    signature: Annotated[Bytes, "u1"]
+    before: Annotated[Bytes, "u1"]
 
     def parts(self) -> list[bytes]:
         """The findings as bytes, in pieces that follow each other."""
-        columns = (getattr(self, name).astype(kind).tobytes() for name, (kind, _) in _COLUMNS.items())
-        return [len(self).to_bytes(_COUNT_BYTES, "little"), *columns]
+        columns = (getattr(self, name).astype(kind.base).tobytes() for name, kind in _COLUMNS.items())
+        return [len(self.seq).to_bytes(_COUNT_BYTES, "little"), *columns]
 
     @classmethod
-    def decode(cls, data: bytes) -> Findings:
+    def decode(cls, data: bytes) -> Self:
         """Read what ``parts`` wrote; the columns are views of ``data``, not copies."""
         count, at = int.from_bytes(data[:_COUNT_BYTES], "little"), _COUNT_BYTES
         found: dict[str, Any] = {}
-        for name, (kind, width) in _COLUMNS.items():
-            column = np.frombuffer(data, kind, count * width, at)
-            at += column.nbytes
-            found[name] = column.reshape(count, width) if width > 1 else column
+        for name, kind in _COLUMNS.items():
+            found[name] = np.frombuffer(data, kind, count, at)
+            at += found[name].nbytes
         return cls(**found)
 
     @classmethod
-    def of(cls, records: Pack) -> Findings:
+    def of(cls, records: Pack) -> Self:
         """The findings of the entries among some records; payload frames are left out."""
         rows = slice(None) if not records.frames else records.is_entry.nonzero()[0]
         return cls(
@@ -101,8 +95,8 @@ class Findings:
         )
 
 
-_COLUMNS = {name: get_args(kind)[1:] for name, kind in get_type_hints(Findings, include_extras=True).items()}
-"""How findings are written: the kind of each column, as numpy names it, and how many values of it an entry has."""
+_COLUMNS = {name: np.dtype(get_args(kind)[1]) for name, kind in get_type_hints(Findings, include_extras=True).items()}
+"""How findings are written: the kind of each column."""
 
 
 class Verdict(NamedTuple):
@@ -122,21 +116,35 @@ class Verdict(NamedTuple):
     copies: int
 
 
-@dataclass(frozen=True)
-class JudgedSegment:
-    """A segment with its verdicts. Row n is entry n of its findings."""
+class JudgedRow(NamedTuple):
+    """A segment with its outcome, without its entries, and with the outcome of the run before.
+
+    ``previous`` is null for a segment that was made in this run: its entries themselves remember what was said of them.
+    """
 
     author: bytes
-    log_id: int
-    findings: Findings
-    summary: Summary
-    outcome: Outcome
+    log: int
+    low: int
+    summary: bytes
+    findings: bytes
+    outcome: bytes
+    previous: bytes | None
+    made: int | None
+
+
+class JudgedSegment:
+    """The segment in a row, with its verdicts: by its outcome, or by another one. Row n is entry n of its findings."""
+
+    def __init__(self, row: SegmentRow | JudgedRow, outcome: bytes | None = None) -> None:
+        self.author, self.log_id = row.author, from_sql(row.log)
+        self.findings = Findings.decode(fetched(row.findings or b""))
+        self.summary, self.outcome = Summary.decode(row.summary), Outcome.decode(outcome or row.outcome or b"")
 
     @cached_property
     def verdict(self) -> npt.NDArray[np.int8]:
         """Of each entry the position in ``VERDICTS``."""
         found, outcome = self.findings, self.outcome
-        verdict = np.where(np.array(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
+        verdict = np.where(np.frombuffer(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
         verdict[found.signature == Signature.BAD] = 2
         if outcome.limit:
             verdict[found.seq >= np.uint64(outcome.limit)] = 2
@@ -162,19 +170,13 @@ class JudgedSegment:
     @property
     def said(self) -> Bytes:
         """What is said of each entry, as one byte."""
-        codes: Bytes = (1 + 8 * self.verdict + self.findings.payload + CERTIFIED * self.certified).astype(np.uint8)
-        return codes
-
-    def changed(self, before: Bytes) -> Flags:
-        """The entries whose verdict in ``before`` is another one, and all that are not verified (see above)."""
-        changed: Flags = (before != self.said) | (self.verdict != 0)
-        return changed
+        return np.asarray(1 + 8 * self.verdict + self.findings.payload + CERTIFIED * self.certified, np.uint8)
 
     def counts(self) -> tuple[int, int, int, int, int, int]:
         """How many entries there are, how many of each verdict, how many whose payload is wrong, and certified ones."""
         wrong = np.isin(self.findings.payload, [rank(MISMATCH), rank(SIZE_MISMATCH)])
         verified, unverified, invalid = np.bincount(self.verdict, minlength=len(VERDICTS)).tolist()
-        return len(self.findings), verified, unverified, invalid, int(wrong.sum()), int(self.certified.sum())
+        return len(self.findings.seq), verified, unverified, invalid, int(wrong.sum()), int(self.certified.sum())
 
     # -- the table
 
@@ -222,3 +224,23 @@ class JudgedSegment:
         below = zip(self.summary.externals, self.outcome.held, strict=True)
         here = self.findings.seq[self.findings.signature != Signature.BAD].tolist()
         return {*here, *(number for (number, _), is_held in below if is_held)}
+
+
+Tell = Callable[[JudgedSegment, Flags, Bytes], Batch]
+"""Makes rows of a segment, given which entries are to be told, and what was said of each before."""
+
+
+def pronounced(
+    rows: Iterable[JudgedRow], *, everything: bool = False, told: Tell | None = None
+) -> Iterator[Batch | IndexRow]:
+    """What is told of entries that are new, or that differ from the run before; and what each segment has.
+
+    ``everything``: all entries, as if they were new. ``told`` makes other rows than verdicts.
+    """
+    for row in rows:
+        segment = JudgedSegment(row)
+        before = segment.findings.before if row.previous is None else JudgedSegment(row, row.previous).said
+        before = np.zeros_like(before) if everything else before
+        changed: Flags = (before != segment.said) | (segment.verdict != 0)  # and all that are not verified: see above
+        yield told(segment, changed, before) if told else Batch(Verdict, segment.table(changed))
+        yield IndexRow(row.author, row.log, row.low, *segment.counts())

@@ -18,20 +18,18 @@ Four steps, each a function from rows to rows::
     outcomes    paths and forks between the segments of a log                   shuffle of summaries; merge
     judged      verdicts, a row for each entry                                  small join; verdicts
 
-``Verification`` puts them together for either engine (``runtime.engine``), ``incremental`` on top of what
-an earlier run left. Two steps use the segments. They must not be made twice, because that would check every signature
+``Verification`` puts them together for either engine (``runtime.engine``), ``Increment`` on top of what an earlier run
+left (``state``). Two steps use the segments. They must not be made twice, because that would check every signature
 twice, and give two answers if inputs change meanwhile; so the engine keeps them.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyarrow import compute
 from pyspark.sql import DataFrame
 
 from culm.errors import ConfigError
@@ -43,9 +41,10 @@ from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
-from culm.spark.verification.merge import COUNTED, IndexRow, merge_logs
-from culm.spark.verification.steps import BLOCK, LOG, SEGMENT, JudgedRow, SegmentRow, pronounced, segmented, vouched
-from culm.spark.verification.verdicts import Verdict
+from culm.spark.verification.merge import BLOCK, LOG, SEGMENT, IndexRow, SegmentRow, grouped, merge_logs, sums
+from culm.spark.verification.segment import reloaded, segmented, told_apart, vouched
+from culm.spark.verification.state import State
+from culm.spark.verification.verdicts import JudgedRow, Verdict, pronounced
 
 # Bounds for the number of tasks of a step. At least so many that all cores have work, even if most of the inputs'
 # bytes are payloads and there are few entries; at most so many that Spark does not mostly start tasks.
@@ -93,7 +92,7 @@ def rejects(entries: DataFrame) -> DataFrame:
     return frame_of(OnSpark(entries.sparkSession).made(entries_of(entries), gather, Reject))
 
 
-def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False) -> Verification:
+def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False) -> "Verification":
     """The verification of a DataFrame as ``verify`` takes it, for further steps such as ``forks.forks``.
 
     ``keep``: the segments have their entries, which proofs and selections need.
@@ -112,7 +111,6 @@ def entries_of(entries: DataFrame) -> DataFrame:
     return fitted(entries, types(EntryRow), payload=None)
 
 
-@dataclass(eq=False)
 class Verification:
     """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
 
@@ -120,14 +118,13 @@ class Verification:
     follows; None leaves that to Spark.
     """
 
-    engine: Engine
-    signatures: Signatures
-    keep: bool = field(default=False, kw_only=True)
-    size: int | None = field(default=None, kw_only=True)
-    segments: Table[SegmentRow] = field(init=False)
-    outcomes: Table[IndexRow] = field(init=False)
-    rejects: Table[Reject] = field(init=False)
-    _at: Mapping[type[Row], Path] = field(init=False, default_factory=dict)  # the folder of the segments, if they stay
+    segments: Table[SegmentRow]
+    outcomes: Table[IndexRow]
+    rejects: Table[Reject]
+
+    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
+        self.engine, self.signatures, self._keep, self._size = engine, signatures, keep, size
+        self._at: Mapping[type[Row], Path] = {}  # the folder of the segments, if they stay
 
     def read(self, run: Job, splits: list[Split]) -> None:
         """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
@@ -142,7 +139,7 @@ class Verification:
     def take(self, packs: Table[PackRow]) -> None:
         """Make the segments of some packs."""
         shelf = None if self._at else self.engine.shelf("findings")  # files that stay hold all bytes themselves
-        step = partial(segmented, signatures=self.signatures, keep=self.keep, folder=shelf)
+        step = partial(segmented, signatures=self.signatures, keep=self._keep, folder=shelf)
         together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self.signatures]))
         if self.signatures is Signatures.STRICT:
             (self.segments,) = together.keep(step, SegmentRow, at=self._at)
@@ -166,7 +163,7 @@ class Verification:
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""
-        return None if self.size is None else min(max(_FEWEST_TASKS, self.size // of_bytes), _MOST_TASKS)
+        return None if self._size is None else min(max(_FEWEST_TASKS, self._size // of_bytes), _MOST_TASKS)
 
     def judged(self) -> Table[JudgedRow]:
         """The segments whose verdicts are new or may have changed."""
@@ -188,14 +185,67 @@ class Verification:
         return self.segments, self.outcomes
 
 
-def sums(table: Table[Any], names: tuple[str, ...] = COUNTED) -> dict[str, int]:
-    """The sums of some columns of a kept table."""
-    batches = list(table.batches(*names))
-    return {name: sum(int(compute.sum(batch.column(name)).as_py() or 0) for batch in batches) for name in names}
+class Increment(Verification):
+    """A verification on top of a state. The new generation becomes part of the state with ``State.commit``.
+
+    ``place``: the folder of that generation, if ``State.begin`` has been called already.
+    """
+
+    def __init__(self, engine: Engine, state: State, *, size: int | None = None, place: Path | None = None) -> None:
+        super().__init__(engine, Signatures(state.signatures), keep=True, size=size)
+        self._state, self._number = state, state.next_number
+        self._place = place or state.begin()
+        self._at = {SegmentRow: self._place / "segments"}
+
+    def take(self, packs: Table[PackRow]) -> None:
+        """Merge new packs with the segments that they overlap."""
+        self._live = self._state.index(self.engine, packs)
+        self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
+        if self._state.generations:
+            near = packs.select(IndexRow).union(self._live).spread(BLOCK)
+            rule = partial(told_apart, heads=self.signatures is Signatures.HEADS)
+            (known,) = near.keep(rule, IndexRow)
+            self._stay, again = known.where("generation"), known.where("previous")
+            packs = packs.union(self._state.segments(self.engine, again, SegmentRow).map(reloaded, PackRow))
+        super().take(packs)
+
+    def _every(self, table: type[To]) -> Table[To]:
+        return self.segments.select(table, made=self._number).union(self._stay.select(table))
+
+    def judged(self) -> Table[JudgedRow]:
+        """The segments that are new, and those that stay but have another outcome than before."""
+        made = self._number
+        changed = self.outcomes.map(
+            lambda rows: (row for row in rows if row.made != made and row.outcome != row.previous), IndexRow
+        )
+        return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
+
+    def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:
+        """Write the new index. The counts are not added up anew from all entries.
+
+        Those of the touched logs as they were are taken away from the state's, and those as they are now are added.
+        """
+        parts = self.outcomes.union(counts).select(IndexRow, generation=self._number, previous=None)
+        # Those without ``made`` come first: new counts take the place of those that a segment had.
+        (index,) = parts.spread(SEGMENT, ("made",)).keep(_overlaid, IndexRow, at={IndexRow: self._place / "index"})
+        totals = Counter(self._state.totals)
+        totals.update({**sums(index), "forks": forked_logs(index), "rejects": self.rejects.count()})
+        totals.subtract({**sums(self._live), "forks": forked_logs(self._live)})
+        return dict(totals)
+
+    def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
+        """The segments of all forked logs that the state knows with this run, and their outcomes."""
+        return replace(self._state, generations=[*self._state.generations, self._number]).forked(self.engine)
+
+
+def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:
+    """What is known of each segment, from rows that each have a part of it: the first value of a column counts."""
+    for _, of_segment in grouped(rows, SEGMENT):
+        columns = zip(*of_segment, strict=True)
+        yield IndexRow._make(next((cell for cell in column if cell is not None), None) for column in columns)
 
 
 def forked_logs(table: Table[Any]) -> int:
     """How many forked logs a kept table with the columns ``author``, ``log`` and ``forked_at`` has."""
-    rows = (batch.filter(batch.column("forked_at").is_valid()) for batch in table.batches(*LOG, "forked_at"))
-    logs = (zip(*(batch.column(name).to_pylist() for name in LOG), strict=True) for batch in rows)
-    return len({log for of_batch in logs for log in of_batch})
+    forked = (batch.drop_null().select(LOG).to_pylist() for batch in table.batches(*LOG, "forked_at"))
+    return len({tuple(row.values()) for rows in forked for row in rows})

@@ -5,7 +5,7 @@ peer, one must add up any range of it and find any record, with a few reads of a
 many machines at once. An index is therefore a tree on disk, made of files that do not refer to each other::
 
     INDEX/index.json            the manifest: which files, how many records, their sum
-    INDEX/records-00000-…       one file for each range of keys: records, table of blocks, fences
+    INDEX/records-…             one file for each range of keys: records, table of blocks, fences
 
 A record is its *key*: the timestamp (8 bytes, big-endian) and the id (32 bytes). The tree of a file has three levels,
 as a dictionary has pages, columns and words. The records stand in blocks. The table has an entry for each block, with

@@ -12,8 +12,6 @@
 Numbers are whole, from 1 to 2^64 - 1, of any type that SQL has for them; others give null. Null gives null.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any

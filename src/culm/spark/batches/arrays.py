@@ -1,7 +1,5 @@
 """Columns of numpy as arrays of Arrow and back, without a Python object for each value."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

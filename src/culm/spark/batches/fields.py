@@ -8,13 +8,11 @@ native core decodes and hashes all entries of a batch in one call. Without it nu
 others it only says that they are not entries; ``why_not`` asks ``Entry.decode`` for the reason.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, get_args, get_type_hints
+from typing import Any, Self, get_args, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +85,7 @@ class Fields:
     is_end: Flags
 
     @classmethod
-    def decode(cls, data: Bytes, start: Offsets, end: Offsets) -> Fields:
+    def decode(cls, data: Bytes, start: Offsets, end: Offsets) -> Self:
         """Decode the records from ``start`` to before ``end`` in ``data``. Never raises."""
         if native.core is not None:
             found = native.core.entries_at(data.data, start.tobytes(), end.tobytes())[2:]
@@ -99,7 +97,7 @@ class Fields:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, rows: Offsets | Flags | slice) -> Fields:
+    def take(self, rows: Offsets | Flags | slice) -> Self:
         """Some of the records, in the order given; ``data`` is shared, not copied."""
         return replace(self, **{name: getattr(self, name)[rows] for name in ("start", "end", *_KINDS)})
 

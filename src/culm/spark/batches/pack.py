@@ -21,14 +21,12 @@ its signature in an earlier run. ``distinct`` merges them. What is known of payl
 as numbers that grow with knowledge, so that the greatest of the copies' numbers is what is known in all.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +81,7 @@ class Pack:
     digest: Bytes
 
     @classmethod
-    def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Pack:
+    def of_new(cls, data: Bytes, start: Offsets, end: Offsets, payload: npt.NDArray[np.int8]) -> Self:
         """Records that were just read, at least one: one copy of each, and nothing known of them but ``payload``."""
         low, high = start[0], end[-1]
         data, start, end = data[low:high], start - low, end - low  # hashing costs by the bytes that it is given
@@ -92,7 +90,7 @@ class Pack:
         return cls(data, start, end, payload, copies, *unjudged, digests(data, start, end))
 
     @classmethod
-    def of_record(cls, record: bytes, payload: int) -> Pack:
+    def of_record(cls, record: bytes, payload: int) -> Self:
         """One record that was just read."""
         data = np.frombuffer(record, np.uint8)
         return cls.of_new(data, np.array([0]), np.array([len(record)]), np.array([payload], np.int8))
@@ -115,7 +113,7 @@ class Pack:
         return [_HEAD.pack(len(self), _FORM), length.tobytes(), *columns, _bytes_of(self).data]
 
     @classmethod
-    def decode(cls, packed: bytes) -> Pack:
+    def decode(cls, packed: bytes) -> Self:
         """Read what ``encode`` or ``parts`` wrote. The records are not copied: the pack keeps ``packed`` alive."""
         count, _ = _HEAD.unpack_from(packed)
         at, columns = _HEAD.size, dict[str, Any]()
@@ -127,7 +125,7 @@ class Pack:
         return cls(np.frombuffer(packed, np.uint8), end - length, end, **columns)
 
     @classmethod
-    def joined(cls, packs: Sequence[Pack]) -> Pack:
+    def joined(cls, packs: Sequence[Self]) -> Self:
         """The records of several packs, one pack behind the other.
 
         The bytes are copied, unless there is one pack only.
@@ -139,12 +137,12 @@ class Pack:
         columns = {name: np.concatenate([getattr(pack, name) for pack in packs]) for name in _COLUMNS}
         return cls(data, np.cumsum(length) - length, np.cumsum(length), **columns)
 
-    def take(self, rows: Offsets | Flags) -> Pack:
+    def take(self, rows: Offsets | Flags) -> Self:
         """Some of the records, in the order given, their bytes one behind the other."""
         view, start, end = self.data.data, self.start[rows], self.end[rows]
         records = b"".join([view[low:high] for low, high in zip(start.tolist(), end.tolist(), strict=True)])
         behind, columns = np.cumsum(end - start), {name: getattr(self, name)[rows] for name in _COLUMNS}
-        return Pack(np.frombuffer(records, np.uint8), behind - (end - start), behind, **columns)
+        return type(self)(np.frombuffer(records, np.uint8), behind - (end - start), behind, **columns)
 
     # -- decoded
 

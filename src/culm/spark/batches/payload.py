@@ -8,8 +8,6 @@ of that place names its hash; that entry may be in another file. So its hash and
 which is compared with the entries of its place once they are together (``pack``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Self
 

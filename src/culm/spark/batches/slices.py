@@ -13,8 +13,6 @@ Spark may run a task twice, or again after it failed. Each attempt makes a file 
 run at the same time. Only the rows of one attempt go on, and they name only that attempt's file.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import struct

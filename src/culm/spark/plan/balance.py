@@ -25,8 +25,6 @@ while beta grows. Any prices give a bound, too (weak duality): no plan in which 
 than ``sum of B(S) min over S of (cost + price) - sum of price(p) u c(p)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple

@@ -8,8 +8,6 @@ between them. Ranges are read one by one and never merged into a ``RangeSet``. A
 that do not touch, which denotes more than before; a peer would then be taken to hold what it lacks.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

@@ -13,8 +13,6 @@ end of a file's name tells which. As text, authors are base62 or hex, and ranges
 with ``;`` between several.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

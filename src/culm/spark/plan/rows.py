@@ -6,8 +6,6 @@ the driver has shared these out, ``split`` finds who fetches what. Both passes s
 the first one has to be kept but its counts.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -23,8 +23,6 @@ ever has the item, so that P gives all |W| copies. Both are counted in full by t
 of work, so that the bound of ``culm.spark.plan.balance`` holds for any number of rounds, and two rounds reach it.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -84,6 +82,36 @@ def _pair_of(key: Key) -> Key:
     return _key(b"pair", key.members, 2, key.digest, is_whole=False)
 
 
+class Line:
+    """The peers that share the items of a class, in a queue, each with the bytes that it is to give."""
+
+    def __init__(self, arcs: Arcs) -> None:
+        self._waiting = deque(arcs)
+        self._peer, self._left = self._waiting.popleft()
+
+    def take(self, first: int, last: int, size: int) -> Iterator[Part]:
+        """Divide the next entries, of ``size`` bytes each, among the peers: peer, first and last number.
+
+        A peer gives an entry if at least half of it is within its share. What that is too much or too little, the next
+        peer's share makes up for, so errors do not add up.
+        """
+        while first <= last:
+            count = last - first + 1
+            if size and self._waiting:
+                count = min(count, max(0, (2 * self._left + size) // (2 * size)))
+            if count:
+                yield self._peer, first, first + count - 1
+            first += count
+            self._left -= count * size
+            if first <= last:
+                self._peer, share = self._waiting.popleft()
+                self._left += share
+
+    def cut(self, amount: int) -> Arcs:
+        """The peers that give the next bytes, and how many; one peer even if there are no bytes."""
+        return [(peer, last - first + 1) for peer, first, last in self.take(1, amount, 1)] or [(self._peer, 0)]
+
+
 class Splitter(NamedTuple):
     """Turns what can be served into classes in the first pass, and into transfers in the second.
 
@@ -137,36 +165,6 @@ class Splitter(NamedTuple):
             for wanter in need.wanters if of_others else ():
                 if wanter != receiver:
                     yield wanter, giver, 1 + is_relay, first, last
-
-
-class Line:
-    """The peers that share the items of a class, in a queue, each with the bytes that it is to give."""
-
-    def __init__(self, arcs: Arcs) -> None:
-        self._waiting = deque(arcs)
-        self._peer, self._left = self._waiting.popleft()
-
-    def take(self, first: int, last: int, size: int) -> Iterator[Part]:
-        """Divide the next entries, of ``size`` bytes each, among the peers: peer, first and last number.
-
-        A peer gives an entry if at least half of it is within its share. What that is too much or too little, the next
-        peer's share makes up for, so errors do not add up.
-        """
-        while first <= last:
-            count = last - first + 1
-            if size and self._waiting:
-                count = min(count, max(0, (2 * self._left + size) // (2 * size)))
-            if count:
-                yield self._peer, first, first + count - 1
-            first += count
-            self._left -= count * size
-            if first <= last:
-                self._peer, share = self._waiting.popleft()
-                self._left += share
-
-    def cut(self, amount: int) -> Arcs:
-        """The peers that give the next bytes, and how many; one peer even if there are no bytes."""
-        return [(peer, last - first + 1) for peer, first, last in self.take(1, amount, 1)] or [(self._peer, 0)]
 
 
 def arcs_by_bucket(counted: Iterable[tuple[int, Key, int]], lines: Mapping[Key, Line]) -> dict[int, dict[bytes, Arcs]]:

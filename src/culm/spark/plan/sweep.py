@@ -13,8 +13,6 @@ For example, A holds 1 to 100, B holds 1 to 60, and C wants 40 to 120. The cuts 
 60 C can be served by A or B, from 61 to 100 by A, and from 101 to 120 by nobody.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache

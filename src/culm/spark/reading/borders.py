@@ -7,8 +7,6 @@ payloads: an entry stays with its payload. The checksum at the end covers the wh
 hand, so it computes the checksum as well, and the task with the last piece compares it.
 """
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from typing import BinaryIO, NamedTuple
 

@@ -4,8 +4,6 @@ The driver looks at the inputs and cuts them into splits (``inputs``). Each spli
 (``scan``), so the driver never holds an entry.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 Also what a table must hold that is read as rows of these types.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

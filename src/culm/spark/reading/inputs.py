@@ -9,8 +9,6 @@ A store is cut by ranges of row ids, Parquet by row groups, a large bundle by ``
 one piece, since it can only be read from its beginning.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -4,8 +4,6 @@ Payloads are hashed where they lie, so that a row stays small however large its 
 damaged, the rows before the damage stand, and a reject tells what could not be read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from culm.bamboo import Entry, PayloadHasher

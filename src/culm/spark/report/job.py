@@ -15,8 +15,6 @@ queries are written once for both, and read the verdicts once. With Spark, what 
 rows of the large tables, and counts by a few hundred kinds.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

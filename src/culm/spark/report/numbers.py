@@ -4,8 +4,6 @@ Every table of the page is one of these. The tables of logs, authors, forks and 
 written, and the page shows some of their rows. All others are small whatever the inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -11,8 +11,6 @@ writes control characters, and those that change the direction of writing, as nu
 here, goes into the page as it is.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from bisect import bisect
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Both have verdicts, proofs of forks, and rejects, as tables of either engine.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -7,8 +7,6 @@ Rows come in batches of any size. A step gets some ten thousand rows at once, be
 not all rows, so that memory is bounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, pairwise

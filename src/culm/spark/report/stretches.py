@@ -17,8 +17,6 @@ kinds; by magnitude they have fewer than 200.
 Log ids and sequence numbers are signed longs, 2^63 lower, as in ``runtime.columns``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple

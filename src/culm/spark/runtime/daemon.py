@@ -5,8 +5,6 @@ on importing Arrow, numpy and Culm. A forked process has its parent's modules, s
 once. Spark runs this module because of the setting ``spark.python.daemon.module`` (``session``).
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

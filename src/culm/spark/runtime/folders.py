@@ -21,8 +21,6 @@ States (``verification.state``) stay on this machine or a shared disk: two runs 
 other, which takes a lock, and a lock must end with its process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets

@@ -10,8 +10,6 @@ signature was checked. So a job writes that into ``summary.json``, as ``made``, 
 of each Parquet file, as ``culm``, since files are copied without their folder.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -13,8 +13,6 @@ has to be asked for these, so a thread asks it several times a second. A Spark C
 calls a handler.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import re

@@ -8,8 +8,6 @@
         return run.done(Forks(entries=..., ...))    # writes summary.json
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,28 +61,6 @@ class Result:
 S = TypeVar("S", bound=Result)
 
 
-@contextmanager
-def job(
-    command: str,
-    output: Path | Location,
-    reads: Iterable[str | Path],
-    *,
-    mode: Mapping[str, object] | None = None,
-    overwrite: bool,
-    progress: Callable[[str], None] | None,
-) -> Iterator[Job]:
-    """One run of a job, whose results take the place of ``output`` at the end of the block, unless that raises.
-
-    ``command``, ``reads`` and ``mode`` are stated with the results (``output.provenance``).
-    ``ConfigError`` if the output cannot be written, or if replacing it would delete one of the paths in ``reads``.
-    """
-    started, places = time.monotonic(), list(reads)
-    check_output(output, overwrite=overwrite, reads=places)
-    made = provenance(command, places, mode or {})
-    with whole_folder(output) as folder, stating(made):
-        yield Job(folder, progress or silent, started, made)
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """A job at work. ``folder`` is where its results go, ``say`` takes a line for each stage."""
@@ -121,6 +97,28 @@ class Job:
         text = json.dumps({**timed.as_dict(), "made": ended(self.made)}, indent=2)
         (self.folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         return timed
+
+
+@contextmanager
+def job(
+    command: str,
+    output: Path | Location,
+    reads: Iterable[str | Path],
+    *,
+    mode: Mapping[str, object] | None = None,
+    overwrite: bool,
+    progress: Callable[[str], None] | None,
+) -> Iterator[Job]:
+    """One run of a job, whose results take the place of ``output`` at the end of the block, unless that raises.
+
+    ``command``, ``reads`` and ``mode`` are stated with the results (``output.provenance``).
+    ``ConfigError`` if the output cannot be written, or if replacing it would delete one of the paths in ``reads``.
+    """
+    started, places = time.monotonic(), list(reads)
+    check_output(output, overwrite=overwrite, reads=places)
+    made = provenance(command, places, mode or {})
+    with whole_folder(output) as folder, stating(made):
+        yield Job(folder, progress or silent, started, made)
 
 
 def size_of(splits: Iterable[Split]) -> int:

@@ -14,8 +14,6 @@ half a bundle under that name.
 On a cluster the folder, and the sources, must be under the same paths on every machine.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -102,6 +100,69 @@ _COPIES = 8
 _NAME_CHARS = 40  # Letters of a requester's name in its file's name; file systems allow 255 bytes, a hash follows.
 _BUFFER = 256 * 1024  # bytes written at once, so that small entries do not cost a system call each
 _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
+
+
+# -- reading payloads ---------------------------------------------------------------------------------------
+
+
+class Payloads(ExitStack):
+    """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
+
+    ``settings`` open the sources of other machines; None: those of this process.
+    """
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__()
+        self._settings = settings_here() if settings is None else settings
+        self._sources: dict[str, _Pieces] = {}
+
+    def find(self, places: Iterable[tuple[str, int]], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
+        """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
+
+        Size and hash are checked before the first piece is handed out. A payload of more than ``WHOLE_BYTES`` is read
+        a second time for its pieces: ``PayloadMismatch`` after the last one if it has changed in between.
+        """
+        for source, offset in places:
+            with suppress(CulmError, OSError):
+                pieces = self._checked(source, offset, size, payload_hash)
+                if size <= WHOLE_BYTES:
+                    return iter(list(pieces))
+                for _ in pieces:
+                    pass
+                return self._checked(source, offset, size, payload_hash)
+        return None
+
+    def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
+        hasher = PayloadHasher()
+        for piece in self._source(source)(offset):
+            hasher.update(piece)
+            if hasher.size > size:
+                break
+            yield piece
+        if hasher.size != size or hasher.hash != payload_hash:
+            raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
+
+    def _source(self, path: str) -> _Pieces:
+        if path not in self._sources:
+            if len(self._sources) >= _OPEN:
+                self.close()
+                self._sources.clear()
+            location = Location(path, self._settings)
+            if start_of(location) == SQLITE_MAGIC:
+                self._sources[path] = partial(read_pieces, self.enter_context(opened_store(location)))
+            else:
+                self._sources[path] = partial(_pieces, self.enter_context(location.open()))
+        return self._sources[path]
+
+
+def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
+    for record in islice(read_records_from(stream, offset), 2):  # in a bundle a payload follows its entry
+        if not isinstance(record, ProofRecord) and record.payload is not None:
+            yield from record.payload
+            return
+
+
+# -- writing bundles ------------------------------------------------------------------------------------------
 
 
 def write_bundles(engine: OnSpark, items: DataFrame, places: DataFrame, folder: Path) -> Table[BundleRow]:
@@ -192,63 +253,3 @@ def _write_payload(bundle: BundleWriter, row: Bundled, payloads: Payloads) -> bo
     if pieces is not None:
         bundle.payload(Place(row.author, row.log_id, row.seqnum), row.size, pieces)
     return pieces is not None
-
-
-# -- reading payloads ---------------------------------------------------------------------------------------
-
-
-class Payloads(ExitStack):
-    """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
-
-    ``settings`` open the sources of other machines; None: those of this process.
-    """
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__()
-        self._settings = settings_here() if settings is None else settings
-        self._sources: dict[str, _Pieces] = {}
-
-    def find(self, places: Iterable[tuple[str, int]], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
-        """The pieces of the payload of this size and YAMF-hash, from the first place that has it; None if none has.
-
-        Size and hash are checked before the first piece is handed out. A payload of more than ``WHOLE_BYTES`` is read
-        a second time for its pieces: ``PayloadMismatch`` after the last one if it has changed in between.
-        """
-        for source, offset in places:
-            with suppress(CulmError, OSError):
-                pieces = self._checked(source, offset, size, payload_hash)
-                if size <= WHOLE_BYTES:
-                    return iter(list(pieces))
-                for _ in pieces:
-                    pass
-                return self._checked(source, offset, size, payload_hash)
-        return None
-
-    def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
-        hasher = PayloadHasher()
-        for piece in self._source(source)(offset):
-            hasher.update(piece)
-            if hasher.size > size:
-                break
-            yield piece
-        if hasher.size != size or hasher.hash != payload_hash:
-            raise PayloadMismatch(f"{source}: the payload at {offset} is missing or has changed since it was read")
-
-    def _source(self, path: str) -> _Pieces:
-        if path not in self._sources:
-            if len(self._sources) >= _OPEN:
-                self.close()
-                self._sources.clear()
-            location = Location(path, self._settings)
-            if start_of(location) == SQLITE_MAGIC:
-                self._sources[path] = partial(read_pieces, self.enter_context(opened_store(location)))
-            else:
-                self._sources[path] = partial(_pieces, self.enter_context(location.open()))
-        return self._sources[path]
-
-
-def _pieces(stream: BinaryIO, offset: int) -> Iterator[bytes]:
-    for record in islice(read_records_from(stream, offset), 2):  # in a bundle a payload follows its entry
-        if not isinstance(record, ProofRecord) and record.payload is not None:
-            yield from record.payload
-            return

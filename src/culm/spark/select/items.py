@@ -6,8 +6,6 @@ without an entry are gaps. Several pieces of one requester may denote the same e
 their pairs are merged into one item.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, pairwise
 from operator import itemgetter

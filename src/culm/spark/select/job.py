@@ -12,8 +12,6 @@ Inputs are those of a verification. As there, the tables between the stages are 
 is removed at the end, so that inputs are read once. Only payloads are read again, for the bundles that need them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

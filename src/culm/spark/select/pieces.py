@@ -10,8 +10,6 @@ Paths and certificates are spans of one number each. They have some hundred numb
 if it is found at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import groupby, zip_longest
 from operator import attrgetter

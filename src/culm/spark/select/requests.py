@@ -3,8 +3,6 @@
 The parameters of a range become columns, so that the next steps can work on thousands of ranges at once with numpy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ the time. So that session has a thread with an event loop, and the two threads s
 the reason why the session ended.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

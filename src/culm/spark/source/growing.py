@@ -15,8 +15,6 @@ file, and one whose end is missing, has to be left unchanged for a minute. After
 as far as it goes, with a reject that says so.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

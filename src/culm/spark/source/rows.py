@@ -23,8 +23,6 @@ whatever else is chosen. Options that begin with ``fs.`` are Hadoop's settings f
 ``fs.s3a.endpoint``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -143,7 +141,7 @@ class Options:
     clump: str | None = None
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], schema: StructType | None = None) -> Options:
+    def parse(cls, given: Mapping[str, str], schema: StructType | None = None) -> "Options":
         """Read the options as Spark gives them; ``ConfigError`` for an unknown one or a wrong value.
 
         ``schema``: the columns that Spark wants; None: as the option ``columns`` says. ``ConfigError`` for one that the

@@ -6,8 +6,6 @@ fails leaves no file in the final folder, nor does a task that Spark ran twice. 
 the driver fails between two of them, some of the bundles are there, each of them whole.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

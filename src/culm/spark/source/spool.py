@@ -9,8 +9,6 @@ An offset also has the hash of the last entry before it. If somebody deletes the
 the rows no longer mean the same, and the stream says so instead of going on with wrong ones.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Collection, Iterator

@@ -6,8 +6,6 @@ Hadoop does not set comes from the environment (``AWS_ENDPOINT_URL``). The drive
 the work, so that a worker needs no settings of its own. Without any, a worker uses the rights of its machine.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

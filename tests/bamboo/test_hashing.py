@@ -51,12 +51,12 @@ def test_what_changes_afterwards() -> None:
 
 def test_little_waits() -> None:
     """Pieces that come faster than they are hashed are hashed by whoever brings them, so few are kept."""
-    hasher, piece = PayloadHasher(), bytes(2_400_000)
+    hasher, piece = PayloadHasher(), bytes(1_200_000)
     before = sys.getrefcount(piece)
     for _ in range(20):
         hasher.update(piece)
         assert sys.getrefcount(piece) <= before + 4  # One waits, and one is being hashed, for which it is named thrice.
-    assert hasher.hash == digest(bytes(20 * 2_400_000))
+    assert hasher.hash == digest(bytes(20 * 1_200_000))
     assert sys.getrefcount(piece) == before
 
 

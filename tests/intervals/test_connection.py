@@ -584,9 +584,9 @@ def test_an_entry_that_comes_while_hashes_are_compared() -> None:
     for entry in log.entries[:4]:
         store.put(entry)
     expected = {5: log.entries[4].hash}
-    assert doubtful(key(log), expected, store) == expected
+    assert doubtful(key(log), expected, store, store.held(key(log))) == expected
     store.put(log.entries[4])
 
-    assert partial_proof(key(log), expected, store) is None
+    assert partial_proof(key(log), expected, store, store.held(key(log))) is None
     other = log.make(5, b"another")
-    assert partial_proof(key(log), {5: other.hash}, store) == (log.entries[4], 5, 5)
+    assert partial_proof(key(log), {5: other.hash}, store, store.held(key(log))) == (log.entries[4], 5, 5)

@@ -60,7 +60,7 @@ def next_dispute(
     if held.is_forked and (proof := _full_proof(request, source, ascending=ascending)) is not None:
         entries = ProofEntry.of(proof.first), ProofEntry.of(proof.second)
         found.append(Dispute(proof.position, End(Reason.FULL_PROOF, entries, grants=True)))
-    partial = partial_proof(request.log, expected, source, ascending=ascending) if expected else None
+    partial = partial_proof(request.log, expected, source, held, ascending=ascending) if expected else None
     if partial is not None:
         entry, position, doubted = partial
         if request.anchor is None or ascending or position < request.anchor[0]:
@@ -102,9 +102,8 @@ def _is_anchored(proof: ForkProof, anchor: tuple[int, bytes], source: Source, *,
     return position < seq and any(leads_to(top, *place, source) for top in tops for place in places if place[0] <= seq)
 
 
-def doubtful(log: Log, expected: dict[int, bytes], source: Source) -> dict[int, bytes]:
+def doubtful(log: Log, expected: dict[int, bytes], source: Source, held: HeldLog) -> dict[int, bytes]:
     """Those of the expected hashes that are not the ones of entries held."""
-    held = source.held(log)
     return {
         seq: value
         for seq, value in expected.items()
@@ -113,21 +112,21 @@ def doubtful(log: Log, expected: dict[int, bytes], source: Source) -> dict[int, 
 
 
 def partial_proof(
-    log: Log, expected: dict[int, bytes], source: Source, *, ascending: bool = True
+    log: Log, expected: dict[int, bytes], source: Source, held: HeldLog, *, ascending: bool = True
 ) -> tuple[Entry, int, int] | None:
     """An entry that contradicts a doubtful hash, with the position of that and the number the hash is of.
 
     Of several, the one that a response in that direction comes to first.
     """
     for seq, value in sorted(expected.items(), reverse=not ascending):
-        around = source.held(log).entries_around(seq)
-        held = [kept.entry for kept in source.variants(log, seq)] if around is not None else []
-        if any(entry.hash == value for entry in held):  # it came since the hash was looked at
+        around = held.entries_around(seq)
+        variants = [kept.entry for kept in source.variants(log, seq)] if around is not None else []
+        if any(entry.hash == value for entry in variants):  # it came since the hash was looked at
             continue
-        if held:
-            return held[0], seq, seq
+        if variants:
+            return variants[0], seq, seq
         for above in linkers(seq):
-            if source.held(log).entries_around(above) is None:
+            if held.entries_around(above) is None:
                 continue
             linking = source.variants(log, above)
             if linking and dict(linking[0].entry.links)[seq] != value:

@@ -210,7 +210,7 @@ class TheirRequest(Progress):
         if stream is None and self.request.forks is not Forks.DEFAULT:
             return None
         if not self._rest:
-            self._doubtful = doubtful(self.request.log, self._doubtful, source)
+            self._doubtful = doubtful(self.request.log, self._doubtful, source, held)
         expected = {} if self._rest else self._doubtful
         if not (held.is_forked or expected):
             return None

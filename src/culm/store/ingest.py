@@ -56,7 +56,7 @@ class Ingestion:
         self._area = HoldingArea(connection, *max_waiting)
         self._views: dict[Log, LogView] = {}
         self._payloads: list[tuple[int, Buffer]] = []
-        self._is_plain = True  # All entries plainly went on with their logs.
+        self._is_plain = True  # All entries plainly went on with their logs. Other logs are few, and read anew.
 
     def take(self, items: Sequence[Received]) -> None:
         """Add entries, in the order that the class names."""

@@ -122,7 +122,7 @@ def _decoded(log: Log, rows: list[Row]) -> tuple[list[tuple[Row, Entry]], list[t
     """The rows that hold entries of the log, with these entries; what is wrong with the others."""
     decoded: list[tuple[Row, Entry]] = []
     wrong: list[tuple[Place, str]] = []
-    try:
+    try:  # All together costs half as much; which of them is damaged shows one by one.
         entries: list[Entry | None] = list(entries_apart([row[1] for row in rows]))
     except InvalidEntry:
         entries = [None] * len(rows)

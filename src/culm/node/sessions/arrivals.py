@@ -40,7 +40,7 @@ from culm.types import Buffer, Log
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
 _STEP_BYTES = 1024 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
-_WAITING_BYTES = 4096 * 1024  # Stop reading from the peer when this much waits for the store, so memory stays bounded.
+_WAITING_BYTES = 4 * 1024 * 1024  # Stop reading from the peer when so much waits for the store: memory is bounded.
 
 _OPEN_SINKS = 32  # Payloads of a session that are being written. Each sink holds back some bytes; others are closed and
 # opened again when they go on, so that a peer which breaks off one payload after the other fills no memory.

@@ -169,7 +169,7 @@ def _checked(there: str, given: str, name: str) -> int:
 
 
 def forget(state: State) -> None:
-    """Delete the changes of the last run, which have been delivered."""
+    """Delete the changes of the last run, which have been delivered, and what it worked with."""
     for name in (CHANGES, REJECTS, "work") if state.generations else ():
         rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 

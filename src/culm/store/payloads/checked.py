@@ -15,8 +15,8 @@ believes them, and a peer takes us for a liar. The hash tells, but it covers the
 
 *Why is CRC-32 enough?* It guards against a broken disk. It finds every damage within 32 neighbouring bits, and leaves
 one other in four billion unnoticed. Somebody who can change the file on purpose can change the checksums beside it too,
-so that a cryptographic hash there would protect nobody; and it is four times as slow. The receiver of the whole payload
-still compares the hash that the author has signed.
+so that a cryptographic hash there would protect nobody; and it is several times as slow. The receiver of the whole
+payload still compares the hash that the author has signed.
 
 Readers follow each other: a payload is sent in slices much shorter than a stretch. The stretches compared last are
 therefore kept in memory, under the hash of their payload, until a reader comes to their end.

@@ -17,6 +17,7 @@ import pytest
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -254,6 +255,13 @@ def place_of(log: LogBuilder, seq: int | None = None) -> str:
     return f"#/log/{author_text(log.identity.public)}/{log.log_id}" + (f"?seq={seq}" if seq else "")
 
 
+COPIED = {"Copied", "Copying failed"}
+RECORD = """
+const told = window.told = new Set();
+const look = () => document.querySelectorAll(".panel button").forEach((one) => told.add(one.innerText));
+new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
+"""
+"""Keep all that buttons say from now on: they say it for a moment only, and a busy machine looks too late."""
 LONG, GAPPY, FORKED = build_log(1, seed=12, log_id=7), build_log(1, seed=13, log_id=2), build_log(1, seed=14, log_id=9)
 KINDS = build_log(1, seed=50, log_id=6)
 
@@ -489,8 +497,55 @@ def test_peers_say_when_they_are_called_again(node: Running, browser: Browser) -
     assert re.search(r"retry in \d+ (s|min)", browser.text(".plain"))
     expected = {"Copy the address intervals://127.0.0.1:1", "Copy the peer's key"}
     browser.until(lambda: expected <= set(browser.labels(".panel button")))  # The key is known once a peer is called.
+    browser.run(RECORD)
     browser.click(".panel button")
-    browser.until(lambda: {"Copied", "Copying failed"} & set(browser.texts(".panel button")))
+    browser.until(lambda: COPIED & set(browser.run("return [...window.told]")))
+
+
+def test_a_button_made_anew_says_what_the_one_before_said(browser: Browser, node: Running) -> None:
+    """News make the view anew each second; that the text was copied, or not, is still told for as long as it should."""
+    browser.open(node, "#/peers")
+    said = browser.driver.execute_async_script("""
+        const done = arguments[0];
+        import("/dom.js").then(({copyButton}) => {
+          const made = () => copyButton("Copy", "a text", "Copy a text");
+          const first = made();
+          document.body.append(first);
+          first.click();
+          const watch = setInterval(() => {
+            if (first.innerText === "Copy") return;
+            clearInterval(watch);
+            first.remove();
+            const second = made();
+            document.body.append(second);
+            const told = second.innerText;
+            setInterval(() => second.innerText === "Copy" && done([told, second.innerText]), 10);
+          }, 10);
+        });""")
+    assert said[0] in COPIED
+    assert said[1] == "Copy", "and then it is over"
+
+
+def test_a_press_is_a_click_whatever_comes_meanwhile(browser: Browser, node: Running) -> None:
+    """News that come while a button is pressed wait until it is let go: a button made anew would get no click."""
+    browser.open(node, "#/peers")
+    browser.shows("retry in", ".plain")
+    actions = ActionChains(browser.driver)
+
+    def held() -> bool:
+        actions.reset_actions()
+        actions.click_and_hold(browser.all(".plain button")[0]).perform()
+        return bool(browser.run("return window.pressed = document.querySelector('.plain button:active')"))
+
+    browser.until(held)
+    browser.run("let seen = 0; new EventSource('/events').addEventListener('overview', () => window.seen = ++seen);")
+    browser.until(lambda: (browser.run("return window.seen") or 0) > 1)
+    assert browser.run("return window.pressed.isConnected")
+    browser.run(RECORD)
+    actions.reset_actions()
+    actions.release().perform()
+    browser.until(lambda: COPIED & set(browser.run("return [...window.told]")))
+    browser.until(lambda: browser.run("return !window.pressed.isConnected"))
 
 
 def test_problems_say_what_to_do(node: Running, browser: Browser) -> None:

@@ -44,13 +44,24 @@ export function roving(container, selector, first = 0) {
   };
 }
 
+// What buttons say for a moment after they copied: views are made anew each second, and their buttons with them.
+const said = new Map();
+
 /** A button that copies a text. */
 export function copyButton(label, text, what) {
-  const button = h("button", { type: "button", class: "small", "aria-label": what, title: what }, label);
+  const key = `${what} ${text}`;
+  const button = h("button", { type: "button", class: "small", "aria-label": what, title: what, "data-key": key });
+  button.say = () => {
+    button.textContent = said.get(key) ?? label;
+  };
+  const say = () => document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`).forEach((one) => one.say());
+  button.say();
   button.addEventListener("click", async () => {
-    button.textContent = (await copied(text)) ? "Copied" : "Copying failed";
+    said.set(key, (await copied(text)) ? "Copied" : "Copying failed");
+    say();
     setTimeout(() => {
-      button.textContent = label;
+      said.delete(key);
+      say();
     }, 1500);
   });
   return button;

@@ -19,8 +19,8 @@ from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import FollowOptions
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log
-from tests.node.links import run, stream_pair
-from tests.node.peers import Peer, Rogue, key, sync, until
+from tests.node.links import QUICK, run, stream_pair
+from tests.node.peers import Peer, Rogue, key, sync, syncs, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +39,22 @@ def test_everything_arrives(peers: list[Peer]) -> None:
     assert session.stats.missing == 200
     session = sync(alice, bob, [key(log), key(own)])
     assert (session.stats.entries_received, session.stats.entries_sent) == (0, 0)
+
+
+@pytest.mark.parametrize("entries", [1, 2, 3])
+def test_a_short_log_needs_no_waiting(peers: list[Peer], entries: int) -> None:
+    """A sync is over when all has come. It does not wait until the peer, which has all, has been quiet for long."""
+    alice, bob, _ = peers
+    log = build_log(entries)
+    bob.store.add(log.items())
+
+    async def main() -> float:
+        began = asyncio.get_running_loop().time()
+        await syncs(alice, bob, [key(log)])
+        return asyncio.get_running_loop().time() - began
+
+    assert run(main) < QUICK.settle_seconds / 10
+    assert alice.numbers(key(log)) == list(range(1, entries + 1))
 
 
 def test_gaps_are_filled(peers: list[Peer]) -> None:

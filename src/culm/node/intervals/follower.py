@@ -601,6 +601,8 @@ class Follower:
             return
         if followed.is_last_round and not followed.again:
             followed.phase = Phase.DONE
+            if any(span.covers(2) and self._open_request(span.eager) for span in followed.spans):
+                self._forget_unsure(followed)  # Entry 2 would come by that request; the peer takes it for unanswered.
         else:
             followed.phase = Phase.STORING
             self._storing.append(followed)

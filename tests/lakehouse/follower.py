@@ -3,7 +3,7 @@
 Each is what stands on the page. It says ``ready`` when Spark has started, waits for a line, and then prints how many
 rows its streams have read since, whenever that changes. A stream that fails is started again, as whoever runs one does:
 on a busy machine Spark's own failures end a stream now and then, with a worker that took more than ten seconds to
-start, or with a task that was written out while another thread changed it::
+start::
 
     python -m tests.lakehouse.follower PEER FOLDER WORK
 """
@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.errors import StreamingQueryException
 
 from culm.spark import session
+from pyspark_culm import DefaultSource
 from tests.docs.pages import blocks
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark-stream.md"
@@ -26,9 +27,13 @@ MOST_FAILURES = 3  # of one stream in a life: what fails each time is a defect
 
 
 def follow(source: str, work: Path) -> Any:
-    """Start the query of the page, from ``source``, with everything that it keeps below ``work``."""
+    """Start the query of the page, from ``source``, with everything that it keeps below ``work``.
+
+    The format is registered anew before, as the page says where it has several streams.
+    """
     (text,) = (block.text for block in blocks(PAGE) if 'format("delta")' in block.text)
     page: dict[str, Any] = {"session": session("local[1]")}
+    page["session"].dataSource.register(DefaultSource)
     exec(text.replace("culm://KEY@HOST:7979", source).replace("/srv", str(work)), page)
     return page["query"]
 

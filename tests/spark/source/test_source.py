@@ -33,6 +33,7 @@ from culm.store.exchange import Importer
 from culm.store.files import EntryRecord, read_records
 from culm.testing import LogBuilder, build_log
 from culm.wire.places import log_text
+from pyspark_culm import DefaultSource
 from tests.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -318,6 +319,17 @@ def drain(spark: SparkSession, path: str, folder: Path, **options: Any) -> list[
     assert query.awaitTermination(100)
     rows = spark.read.parquet(f"file://{folder / 'out'}").collect()
     return sorted((bytes(row.author), int(row.seqnum)) for row in rows)
+
+
+def test_what_is_registered_shares_no_table_with_other_streams(spark: SparkSession) -> None:
+    """Two streams that start at once can break a table of Spark's that they share, so each gets one of its own."""
+    manager = cast("Any", spark)._jsparkSession.sessionState().dataSourceManager()
+    tables = []
+    for _ in range(2):
+        spark.dataSource.register(DefaultSource)
+        tables.append(manager.lookupDataSource("culm").dataSourceCls().envVars())
+        tables[-1].put("HERE", str(len(tables)))
+    assert [dict(table)["HERE"] for table in tables] == ["1", "2"]
 
 
 def test_following_a_store(spark: SparkSession, tmp_path: Path) -> None:

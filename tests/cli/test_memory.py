@@ -61,6 +61,34 @@ def test_large_blocks_that_grow_side_by_side() -> None:
     assert float(done.stdout) < 1.2
 
 
+READING = """
+import resource
+from culm.cli.memory import keep_large_blocks_apart
+
+keep_large_blocks_apart()
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def read():
+    for _ in range(64):
+        blocks = [bytes(1 << 20) for _ in range(4)]
+        blocks.clear()
+
+read()
+before = faults()
+read()
+print((faults() - before) / (64 * 4 * 256))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's")
+def test_blocks_that_come_and_go() -> None:
+    """A program that reads a megabyte after the other does not get each of their pages from the system anew."""
+    done = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True, check=True)
+    assert float(done.stdout) < 0.1
+
+
 def test_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is done for as long as the program runs, and not after."""
 

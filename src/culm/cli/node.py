@@ -20,7 +20,7 @@ from culm.cli.arguments import log_type, named, named_peer, number
 from culm.cli.command import Commands
 from culm.cli.doctor import findings_of
 from culm.cli.identity import ask_passphrase
-from culm.cli.memory import free_memory_given_back
+from culm.cli.memory import free_memory_given_back, keep_large_blocks_apart
 from culm.cli.nodeoptions import (
     ORIGIN,
     adapting,
@@ -291,6 +291,8 @@ def _sync(arguments: argparse.Namespace) -> int:
         purpose = Purpose(is_live=arguments.live, mirrors=arguments.live, options=options)
         if scheme.asks_by_log:
             purpose = asking_by_log(purpose, store, config.policy, dict.fromkeys(arguments.logs))
+        gc.freeze()  # As in ``_until_stopped``.
+        keep_large_blocks_apart()
         summary = asyncio.run(sync(identity, config, store, url, purpose, progress, kept=home.kept_peers()))
     _print_summary(arguments, home, summary)
     if not arguments.json:

@@ -17,11 +17,16 @@ class Held(Items):
     def __init__(self) -> None:
         super().__init__()
         self.above = Runs()
+        self.ending: Entry | None = None
 
     @property
     def disputed(self) -> list[Run]:
         """The payloads at or above a fork."""
         return list(self.above)
+
+    def end(self) -> Entry | None:
+        """The entry that ends the log."""
+        return self.ending
 
 
 class MemoryStore:
@@ -72,6 +77,8 @@ class MemoryStore:
                     held.above.add(entry.seq, entry.seq)
             else:
                 held.add(entry.seq, is_payload=False)
+                if entry.is_end:
+                    held.ending = entry
                 if self.is_complete(entry):
                     held.add(entry.seq, is_payload=True)
         self._held[log] = held
@@ -127,14 +134,6 @@ class MemoryStore:
     def variants(self, log: Log, seq: int) -> list[Kept]:
         """All entries of a number."""
         return [self._kept(entry) for entry in self.entries.get((log, seq), [])]
-
-    def end_of_log(self, log: Log) -> Entry | None:
-        """The entry that ends a log."""
-        for first, last in self.held(log).entries:
-            for seq in range(first, last + 1):
-                if self.entries[log, seq][0].is_end:
-                    return self.entries[log, seq][0]
-        return None
 
     def expects(self, log: Log, seq: int) -> bool:
         """Whether some bytes of a payload are there."""

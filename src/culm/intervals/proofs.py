@@ -131,7 +131,7 @@ def partial_proof(
             linking = source.variants(log, above)
             if linking and dict(linking[0].entry.links)[seq] != value:
                 return linking[0].entry, seq, seq
-        end = source.end_of_log(log)
+        end = held.end()
         if end is not None and end.seq < seq:
             return end, end.seq, seq
     return None

@@ -135,7 +135,7 @@ class TheirRequest(Progress):
             start = resolve(start_of(self.request.interval), available)
             if start is None:
                 dispute = self._dispute(source, held)
-                return self._nothing(source) if dispute is None else self._ended_by(dispute)
+                return self._nothing(held) if dispute is None else self._ended_by(dispute)
             self.stream = stream_of(self.request, start)
             try:
                 self._expect_hashes(self.stream)
@@ -154,7 +154,7 @@ class TheirRequest(Progress):
         if part is None:
             part = self._announcement(view) if self.lazy else self._data(view, room)
         if part is None and (self.lazy or room > 0):
-            return self._nothing(source)
+            return self._nothing(held)
         return part
 
     def _cannot_begin(self, source: Source) -> bool:
@@ -180,17 +180,17 @@ class TheirRequest(Progress):
         self._pages.clear()
         return True
 
-    def _nothing(self, source: Source) -> Part | None:
+    def _nothing(self, held: HeldLog) -> Part | None:
         """What to do where nothing can be sent: wait, or end the response."""
         stream = self.stream
         self._pages.clear()
-        if self.stateless or (stream is not None and self._is_stuck(source, stream)):
+        if self.stateless or (stream is not None and self._is_stuck(held, stream)):
             return _ENDED
         if self.lazy and stream is not None and not self.has_progress:
             return Lazy(0, 0, None, self.start_to_tell)  # so that the requester knows that there is nothing
         return None
 
-    def _is_stuck(self, source: Source, stream: Stream) -> bool:
+    def _is_stuck(self, held: HeldLog, stream: Stream) -> bool:
         """Whether no change of the log can ever bring the next item."""
         if self.index >= stream.total:
             return not has_absolute_end(self.request.interval)
@@ -199,7 +199,7 @@ class TheirRequest(Progress):
             return True
         if self._branch is not None and self._branch.is_elsewhere(seq):
             return True
-        end = source.end_of_log(self.request.log)
+        end = held.end()
         return end is not None and seq > end.seq
 
     # -- forks -------------------------------------------------------------------------------------------------

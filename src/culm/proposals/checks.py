@@ -43,7 +43,7 @@ def objection(proposal: Proposal, source: Source) -> Cancel | None:
     log, start, lower = proposal.log, proposal.start, proposal.lower
     if (fork := fork_up_to(proposal, start, source)) is not None:
         return fork
-    end = source.end_of_log(log)
+    end = source.held(log).end()
     if end is not None and end.seq < start:
         return Cancel(proposal.id, Code.END_OF_LOG, seq=end.seq)
     outer = outer_seq(proposal)

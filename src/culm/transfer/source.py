@@ -55,6 +55,9 @@ class HeldLog(Held, Protocol):
     def disputed(self) -> list[Run]:
         """The numbers at or above a fork whose payload is complete, of any branch, as runs: at least the newest."""
 
+    def end(self) -> Entry | None:
+        """The verified entry that ends the log, if there is one."""
+
 
 class Source(Protocol):
     """The entries that may be shown to one peer. Each call may read from a disk."""
@@ -78,9 +81,6 @@ class Source(Protocol):
 
     def variants(self, log: Log, seq: int) -> list[Kept]:
         """All entries of a number with a good signature that are held, verified or not: of a forked log, several."""
-
-    def end_of_log(self, log: Log) -> Entry | None:
-        """The verified entry that ends a log, if there is one."""
 
     def expects(self, log: Log, seq: int) -> bool:
         """Whether the payload of an entry is being fetched from another peer just now, so it will be there soon."""

@@ -77,6 +77,10 @@ class _Locked:
         with self._lock:
             return self._lookup.disputed()
 
+    def end(self) -> Entry | None:
+        with self._lock:
+            return self._lookup.end()
+
 
 @dataclass(frozen=True, slots=True)
 class _Origins:
@@ -161,13 +165,6 @@ class StoreSource:
         """All entries that are held of one number: more than one where the log is forked."""
         with self._lock:
             return self._store.lookup(log).variants(seq)
-
-    def end_of_log(self, log: Log) -> Entry | None:
-        """The verified entry that ends a log; None if there is none, or if the log is not shared."""
-        if not self.policy.shares(log):
-            return None
-        with self._lock:
-            return self._store.lookup(log).end()
 
     def expects(self, log: Log, seq: int) -> bool:
         """Whether some session is fetching a payload just now, so that a peer need not be told that we lack it."""

@@ -44,7 +44,8 @@ class Connection(UntimedConnection[Event]):
     """One endpoint. ``source`` is asked for what the peer wants; ``stateless`` speaks the request-response subset.
 
     ``ours`` are our requests, ``theirs`` those of the peer. ``together``: give entries that come one after the other in
-    one event (``EntriesReceived``), where that saves time. Not to be used from two threads at once.
+    one event (``EntriesReceived``), where that saves time, and leave it to the owner to compare large payloads
+    (``PayloadReceived.hasher``). Not to be used from two threads at once.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class Connection(UntimedConnection[Event]):
         histories = Histories(self.limits.logs, self._logs_in_use)
         self.theirs = TheirSide(source, self._outbox, histories, self.limits, stateless=stateless)
         asked, window = self.limits.asked, self.limits.window
-        self.ours = OurSide(source, self._outbox, histories, most_window=window, most_open=asked)
+        self.ours = OurSide(
+            source, self._outbox, histories, most_window=window, most_open=asked, leaves_hashing=together
+        )
         self._takes: dict[type[messages.Message], Callable[[Any], None]] = {
             messages.Eager: self.ours.take_eager,
             messages.Lazy: self.ours.take_lazy,

@@ -41,11 +41,19 @@ class OurSide:
     """
 
     def __init__(
-        self, source: Source, outbox: Outbox, histories: Histories, *, most_window: int, most_open: int
+        self,
+        source: Source,
+        outbox: Outbox,
+        histories: Histories,
+        *,
+        most_window: int,
+        most_open: int,
+        leaves_hashing: bool = False,
     ) -> None:
         self.requests: dict[int, OurRequest] = {}
         self._granted = 0
         self._most_open = most_open
+        self._leaves_hashing = leaves_hashing
         self.window = 0
         self.next_id = 0
         self._source = source
@@ -72,7 +80,8 @@ class OurSide:
     def request(self, request: Request, begun: tuple[Entry, PayloadHasher] | None) -> None:
         """Make a request that has the next id; ``LocalProtocolError`` if the peer gave no credit for it."""
         self._check_credit()
-        ours = OurRequest(Course(request), self._histories.of(request.log), self._source)
+        history = self._histories.of(request.log)
+        ours = OurRequest(Course(request), history, self._source, leaves_hashing=self._leaves_hashing)
         if begun is not None:
             ours.resume(*begun)
         elif request.is_immediate:

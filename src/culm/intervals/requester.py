@@ -30,11 +30,13 @@ class OurRequest(Progress):
     """A request of ours and the progress of its response.
 
     ``succession``: a request that stands for the one that takes over from this one, and the message that asked for
-    that. ``expected``: the hashes that the request names, by number.
+    that. ``expected``: the hashes that the request names, by number. ``leaves_hashing``: whoever takes its events
+    compares large payloads (``PayloadReceived.hasher``).
     """
 
-    def __init__(self, course: Course, exchanged: Exchanged, source: Source) -> None:
+    def __init__(self, course: Course, exchanged: Exchanged, source: Source, *, leaves_hashing: bool = False) -> None:
         super().__init__(course, exchanged)
+        self._leaves_hashing = leaves_hashing
         self.state = Ours.OPEN
         self.succession: tuple[OurRequest, Adjust] | None = None
         self.distrusted: Entry | None = None  # an entry of a bad signature whose payload may still come
@@ -88,7 +90,9 @@ class OurRequest(Progress):
 
     def successor(self, message: Adjust) -> OurRequest:
         """The request that takes over, from where this one is."""
-        successor = OurRequest(self.adjusted(message, self._source), self.exchanged, self._source)
+        successor = OurRequest(
+            self.adjusted(message, self._source), self.exchanged, self._source, leaves_hashing=self._leaves_hashing
+        )
         if self.position == successor.position:  # It goes on with the same payload.
             successor._entry, successor._check = self._entry, self._check
         return successor
@@ -282,19 +286,23 @@ class OurRequest(Progress):
                 events.append(PayloadReceived(self.request.id, entry, offset, piece, complete=False, checked=False))
             self.note_switch()
             return at + len(piece)
-        is_right = self._check.finish(entry, piece)
+        hasher = self._check.leave(piece) if self._leaves_hashing and not self._began_elsewhere else None
+        is_right = self._check.finish(entry, piece) if hasher is None else None
         if is_right is False:
-            self._fail(entry, events)
+            events.append(PayloadFailed(self.request.id, entry, is_theirs=not self._began_elsewhere))
         else:
             checked = is_right is not None
-            events.append(PayloadReceived(self.request.id, entry, offset, piece, complete=True, checked=checked))
+            events.append(
+                PayloadReceived(self.request.id, entry, offset, piece, complete=True, checked=checked, hasher=hasher)
+            )
             self.exchanged.received.add(entry.seq, is_payload=True)
         self._pass()
         return at + len(piece)
 
-    def _fail(self, entry: Entry, events: list[Event]) -> None:
-        began_elsewhere = self.index == self.begin.at and self.begin.offset > 0
-        events.append(PayloadFailed(self.request.id, entry, is_theirs=not began_elsewhere))
+    @property
+    def _began_elsewhere(self) -> bool:
+        """Whether the beginning of the payload under way was held before."""
+        return self.index == self.begin.at and self.begin.offset > 0
 
     # -- announcements and confirmations -----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from culm.bamboo import Entry, are_authentic
+from culm.bamboo import Entry, PayloadHasher, are_authentic
 
 EventT = TypeVar("EventT")
 
@@ -55,7 +55,9 @@ class PayloadReceived:
     """Bytes of an entry's payload came, from ``offset`` on. ``complete``: they are the last.
 
     ``checked``: and the whole payload is the one that the entry names. That cannot be checked here if the beginning was
-    held before and its hash was not handed in with the request; then the store has to check it.
+    held before and its hash was not handed in with the request; then the store has to check it. ``hasher``: it has
+    taken all of a large payload, and may still be at work. Whoever takes the event compares its hash, because waiting
+    for it here would hold up everything else that the connection has to do.
     """
 
     id: int
@@ -64,6 +66,7 @@ class PayloadReceived:
     data: bytes
     complete: bool
     checked: bool
+    hasher: PayloadHasher | None = None
 
 
 @dataclass(frozen=True, slots=True)

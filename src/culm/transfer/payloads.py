@@ -8,6 +8,8 @@ computed at once, without keeping any state.
 
 from culm.bamboo import Entry, PayloadHasher, yamf_hash
 
+_LARGE = 1024 * 1024  # Bytes of a payload from which on its last pieces take longer to hash than a loop should wait.
+
 
 class PayloadCheck:
     """The hash of one payload so far.
@@ -32,6 +34,16 @@ class PayloadCheck:
             if self._hasher is None:
                 self._hasher = PayloadHasher()
             self._hasher.update(piece)
+
+    def leave(self, piece: bytes) -> PayloadHasher | None:
+        """Leave the verdict on a large payload, of which this is the last piece, to the caller: what hashes all of it.
+
+        None if the payload is not large, or cannot be checked: then ``finish`` tells at once.
+        """
+        if self._hasher is None or self._hasher.size + len(piece) <= _LARGE:
+            return None
+        self._hasher.update(piece)
+        return self._hasher
 
     def finish(self, entry: Entry, piece: bytes) -> bool | None:
         """Whether the payload with its last piece is the one that the entry names; None if that cannot be told.

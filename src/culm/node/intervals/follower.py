@@ -152,6 +152,11 @@ class Follower:
         """Whether everything that the peer has for us has come."""
         return all(followed.phase is Phase.DONE for followed in self.logs.values())
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether a round of some log begins once all that came is stored."""
+        return bool(self._storing)
+
     def look_again(self) -> None:
         """Everything that came is stored: begin the next rounds."""
         for followed in self._storing:

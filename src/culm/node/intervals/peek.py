@@ -85,15 +85,16 @@ class Peek:
         """Whether an event belongs to the request, which then takes it, and is cancelled once it has all."""
         if not isinstance(event, _ANSWERS) or event.id != self._id:
             return False
-        if isinstance(event, PayloadReceived) and not self.over.is_set():
+        is_wrong = _is_wrong(event)
+        if isinstance(event, PayloadReceived) and not (is_wrong or self.over.is_set()):
             self._take(bytes(event.data[: self._size - self.received]))
             if self.is_complete:
                 self.finish()
                 if not event.complete:
                     self.quiet.clear()
                     connection.ours.cancel(event.id)
-        elif isinstance(event, Ended | PayloadFailed):
-            self.is_wrong |= isinstance(event, PayloadFailed)
+        elif isinstance(event, Ended) or is_wrong:
+            self.is_wrong |= is_wrong
             self.finish()
             self.quiet.set()
         return True
@@ -104,3 +105,10 @@ class Peek:
             self._waiting += len(piece)
             self._pieces.append(piece)
             self._news.set()
+
+
+def _is_wrong(event: Event) -> bool:
+    """Whether an event shows that the payload is not the one that its entry names."""
+    if isinstance(event, PayloadReceived) and event.hasher is not None:
+        return event.hasher.hash != event.entry.payload_hash
+    return isinstance(event, PayloadFailed)

@@ -107,6 +107,18 @@ class IntervalSession(PointToPointSession[Event]):
     # -- writing -----------------------------------------------------------------------------------------------
 
     @property
+    def _has_work(self) -> bool:
+        asker = self.asker
+        return bool(
+            self._has_changed
+            or self._mixed
+            or asker.todo
+            or self.connection.theirs.turns
+            or self._purpose.peek is not None
+            or (asker.is_storing and self.arrivals.idle)
+        )
+
+    @property
     def _is_small_work(self) -> bool:
         return not self.asker.todo and len(self.connection.theirs.turns) <= INLINE_TURNS
 

@@ -58,6 +58,10 @@ _Job = PayloadReceived | PayloadFailed  # Write these bytes; or drop what was wr
 WorkT = TypeVar("WorkT", bound=_Item | ForkProof | _Job)
 
 
+WRONG = "the payload does not match the hash in its entry"
+"""What is said of a payload that a peer sent wrong."""
+
+
 class PiecesMixed(StoreError):
     """A payload proved wrong, and a part of it was held before. All of it was dropped, and nobody is to blame."""
 
@@ -129,7 +133,7 @@ class Arrivals(Storing):
         self._storing = 0  # Bytes that the store is dealing with.
         self._sinks: dict[bytes, PayloadSink] = {}  # By the hash of the entry, the one written to last at the end.
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
-        self._complete: list[tuple[Entry, PayloadSink]] = []  # Large payloads that are written and have to be synced.
+        self._complete: list[tuple[PayloadReceived, PayloadSink]] = []  # Large payloads that are written, their ends.
         self._grown: set[Log] = set()  # Logs with new bytes of large payloads.
         self._finishing: set[asyncio.Task[ImportReport]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
@@ -275,8 +279,8 @@ class Arrivals(Storing):
         self._stored(report)
 
     def _finish_complete(self) -> None:
-        for entry, sink in self._complete:
-            task = asyncio.create_task(self._finish(entry, sink))
+        for end, sink in self._complete:
+            task = asyncio.create_task(self._finish(end, sink))
             self._finishing.add(task)
             task.add_done_callback(self._finished)
         self._complete.clear()
@@ -290,12 +294,16 @@ class Arrivals(Storing):
                 self._failure = failure
         self._moved.set()
 
-    async def _finish(self, entry: Entry, sink: PayloadSink) -> ImportReport:
-        """Sync a large payload to the disk, beside the store's thread; afterwards it counts as held."""
+    async def _finish(self, end: PayloadReceived, sink: PayloadSink) -> ImportReport:
+        """Compare a large payload and sync it to the disk, beside the store's thread; afterwards it counts as held."""
         async with self._disk:
-            await asyncio.to_thread(sink.sync)
+            is_right = await asyncio.to_thread(_right_and_synced, end, sink)
         report = ImportReport()
-        await self._worker.run(self._finish_sink, entry, sink, report)
+        if is_right:
+            await self._worker.run(self._finish_sink, end.entry, sink, report)
+        else:
+            await self._worker.run(sink.abandon)
+            report.refused.append((end.entry.place, PayloadMismatch(WRONG, end.entry.place)))
         return report
 
     @staticmethod
@@ -391,11 +399,11 @@ class Arrivals(Storing):
             self._sinks.pop(piece.entry.hash, None)
 
     def _complete_sink(self, piece: PayloadReceived, sink: PayloadSink, report: ImportReport) -> None:
-        if not piece.checked:
+        if not (piece.checked or piece.hasher):
             sink.distrust()
-        if sink.is_large:
+        if sink.is_large or piece.hasher is not None:
             sink.keep()
-            self._complete.append((piece.entry, sink))
+            self._complete.append((piece, sink))
         else:
             self._finish_sink(piece.entry, sink, report)
 
@@ -403,6 +411,14 @@ class Arrivals(Storing):
         for sink in self._sinks.values():
             sink.close()
         self._sinks.clear()
+
+
+def _right_and_synced(end: PayloadReceived, sink: PayloadSink) -> bool:
+    """Bring a large payload to the disk, unless its hash, which is still being computed, shows that it is wrong."""
+    if end.hasher is not None and end.hasher.hash != end.entry.payload_hash:
+        return False
+    sink.sync()
+    return True
 
 
 def _is_last(job: _Job) -> bool:

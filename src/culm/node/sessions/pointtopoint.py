@@ -16,7 +16,7 @@ from culm.errors import PayloadMismatch, Place, StoreError
 from culm.node.interests.policy import Policy
 from culm.node.intervals.follower import Follower
 from culm.node.proposals.proposer import Proposer
-from culm.node.sessions.arrivals import Arrivals, PiecesMixed
+from culm.node.sessions.arrivals import WRONG, Arrivals, PiecesMixed
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sharing.rates import Streams
 from culm.store import ImportReport
@@ -171,7 +171,7 @@ class PointToPointSession(Session[EventT]):
             self.note_wrong(entry.place)
         else:
             self._ask_whole(entry.place)
-        reason = "the payload does not match the hash in its entry"
+        reason = WRONG
         if not is_theirs:
             reason += "; its beginning was held before, so either that or what the peer sent is wrong"
         self.stats.note_refused(entry.place, PayloadMismatch(reason, entry.place) if is_theirs else StoreError(reason))
@@ -186,7 +186,11 @@ class PointToPointSession(Session[EventT]):
         return self._context.wrong.is_for_another(self, entry.log, entry.seq, self._now())
 
     def _was_stored(self, report: ImportReport) -> None:
-        self._mixed += [place for place, error in report.refused if place and isinstance(error, PiecesMixed)]
+        for place, error in report.refused:
+            if place and isinstance(error, PiecesMixed):
+                self._mixed.append(place)
+            elif place and isinstance(error, PayloadMismatch):
+                self.note_wrong(place)
         self.note_stored(report)
         if report.added or report.payloads:
             self.store_changed()
@@ -196,6 +200,8 @@ class PointToPointSession(Session[EventT]):
 
     async def compose(self) -> bool:
         """Ask for what is missing, and answer what the peer asked for; whether there is more at once."""
+        if not self._has_work:
+            return False
         async with self.driver.lock:
             for place in self._mixed:
                 self._ask_whole(place)
@@ -209,6 +215,11 @@ class PointToPointSession(Session[EventT]):
                 more = await self._share.run(self._compose)
             self._handle_all(self._take_events())
         return more
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether composing could do anything. Large payloads ask for it with each piece that comes or is stored."""
+        return True
 
     def _look_again(self) -> None:
         """Everything that came is stored: see what is still missing."""

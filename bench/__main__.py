@@ -37,7 +37,7 @@ from bench import (
     views,
     web,
 )
-from bench.harness import Figure, from_json, report
+from bench.harness import Figure, from_json, report, touch_memory
 
 BENCHMARKS = {
     "balance": balance.run,
@@ -84,6 +84,8 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}")
     names = arguments.names or list(BENCHMARKS)
+    if not arguments.json:  # Then another process of this program, or ``bench.compare``, began before.
+        touch_memory()
     if arguments.record:
         for name in names:
             figures = _alone(name)

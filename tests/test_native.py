@@ -172,5 +172,8 @@ def test_pieces_are_hashed_as_hashlib_does() -> None:
             right.update(piece)
             assert mine.digest() == right.digest()
             before = rng.getrandbits(32)
-            assert native.core.crc32(piece, before) == crc32(piece, before)
-            assert native.core.crc32(piece) == crc32(piece)
+            start = rng.randint(0, len(piece))
+            end = rng.randint(start, len(piece))
+            assert native.core.crc32(piece, before, start, end) == crc32(piece[start:end], before)
+            with pytest.raises(ValueError, match="outside"):
+                native.core.crc32(piece, 0, 1, len(piece) + 2)

@@ -1,6 +1,7 @@
 //! Payloads, a piece at a time: their hash, and the checksums that a store keeps of them.
 
 use blake2b_simd::State;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -28,15 +29,15 @@ impl Blake2b {
     }
 }
 
-/// The CRC-32 of what `before` is the CRC-32 of, and of `data` behind it; as zlib has it.
+/// The CRC-32 of what `before` is the CRC-32 of, and of `data` from `start` up to `end` behind it; as zlib has it.
 #[pyfunction]
-#[pyo3(signature = (data, before = 0, /))]
-fn crc32(py: Python<'_>, data: PyBackedBytes, before: u32) -> u32 {
-    py.detach(|| {
+fn crc32(py: Python<'_>, data: PyBackedBytes, before: u32, start: usize, end: usize) -> PyResult<u32> {
+    let part = data.get(start..end).ok_or_else(|| PyValueError::new_err("a part outside of the data"))?;
+    Ok(py.detach(|| {
         let mut sum = crc32fast::Hasher::new_with_initial(before);
-        sum.update(&data);
+        sum.update(part);
         sum.finalize()
-    })
+    }))
 }
 
 /// Put what this file has into the module.

@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 6  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 7  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -65,8 +65,8 @@ class Core(Protocol):
     def Blake2b(self) -> "Blake2b":  # noqa: N802 - a class of the core
         """BLAKE2b-512 of nothing yet."""
 
-    def crc32(self, data: bytes, before: int = 0, /) -> int:
-        """As ``zlib.crc32``."""
+    def crc32(self, data: bytes, before: int, start: int, end: int, /) -> int:
+        """As ``zlib.crc32`` of the bytes from ``start`` to ``end``, behind others; ``ValueError`` outside of them."""
 
     def fingerprints(self, sums: bytes, low: bytes, high: bytes, /) -> bytes:
         """The fingerprints (16 bytes each) of ranges of a sealed set.

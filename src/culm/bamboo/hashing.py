@@ -24,7 +24,7 @@ from culm.bamboo.yamf import YAMF_PREFIX
 from culm.native import core
 
 _LARGE = 32 * 1024  # Bytes of a piece from which on handing it over costs less than is won: a quarter of its hashing.
-_MOST_WAITING = 2 * 1024 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
+_MOST_WAITING = 4 * 1024 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
 
 
 class PayloadHasher:

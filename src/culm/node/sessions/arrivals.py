@@ -324,9 +324,11 @@ class Arrivals(Storing):
         """What the store is to do next."""
         if self._items:
             return self._next_items()
+        # Between two steps the loop goes round. Where that takes longer than a step, all that waits is the better step.
+        most = _STEP_BYTES if self._worker.share.has_others else _WAITING_BYTES
         jobs: list[_Job] = []
         size = 0
-        while self._jobs and size < _STEP_BYTES:
+        while self._jobs and size < most:
             jobs.append(job := self._jobs.popleft())
             size += _size(job)
         self._jobs_due = sum(map(_is_last, self._jobs))

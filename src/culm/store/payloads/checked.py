@@ -175,7 +175,7 @@ def _compared(database: Database, entry_id: int, entry: Entry, number: int) -> b
     expected = _sum(database, entry_id, entry, number)
     begin = number * SUMMED_BYTES
     stretch = read_slice(database, entry_id, begin, SUMMED_BYTES)
-    if crc32(stretch, 0).to_bytes(SUM_BYTES) == expected:
+    if crc32(stretch, 0, 0, len(stretch)).to_bytes(SUM_BYTES) == expected:
         return stretch
     reached = begin + len(stretch) if len(stretch) < SUMMED_BYTES else entry.size
     _raise_damage(database, entry_id, entry, file, reached)

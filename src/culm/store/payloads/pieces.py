@@ -25,8 +25,13 @@ SUMMED_BYTES = LARGE_BYTES
 SUM_BYTES = 4
 """Of a checksum."""
 
-crc32: Callable[[bytes, int], int] = core.crc32 if core else zlib_crc32
-"""The checksum of bytes behind others that have one; 0 in front of the first."""
+
+def _crc32(data: bytes, before: int, start: int, end: int) -> int:
+    return zlib_crc32(memoryview(data)[start:end], before)
+
+
+crc32: Callable[[bytes, int, int, int], int] = core.crc32 if core else _crc32
+"""The checksum of a part of some bytes, from a start up to an end, behind others that have one; 0: it is the first."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -100,12 +105,13 @@ class PieceSums:
 
     def update(self, piece: Buffer) -> None:
         """Add the next bytes."""
-        rest = bytes(piece)
-        while rest:
-            part = rest[: SUMMED_BYTES - self._size % SUMMED_BYTES]
-            self._open = crc32(part, self._open)
-            self._size += len(part)
-            rest = rest[len(part) :]
+        data = bytes(piece)
+        at = 0
+        while at < len(data):
+            end = min(len(data), at + SUMMED_BYTES - self._size % SUMMED_BYTES)
+            self._open = crc32(data, self._open, at, end)
+            self._size += end - at
+            at = end
             if self._size % SUMMED_BYTES == 0:
                 self._closed += self._open.to_bytes(SUM_BYTES)
                 self._open = 0
@@ -134,11 +140,16 @@ def write_file(database: Database, entry_id: int, offset: int, *parts: Buffer) -
     if name is None:
         name = database.folder.create()
         database.connection.execute("INSERT INTO payload_files (entry, name) VALUES (?, ?)", (entry_id, name))
+    write_into(database, name, offset, *parts)
+    return name
+
+
+def write_into(database: Database, name: str, offset: int, *parts: Buffer) -> None:
+    """As ``write_file``, into a file that the caller found to be the payload's within the same transaction."""
     try:
         database.folder.write(name, offset, *parts)
     except FileNotFoundError as error:
         raise StoreDamaged(f"{database.folder.path / name}: the payload's file is gone") from error
-    return name
 
 
 def keep_sums(connection: sqlite3.Connection, entry_id: int, sums: bytes) -> None:

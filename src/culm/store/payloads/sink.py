@@ -123,7 +123,11 @@ class PayloadSink:
 
     def _store(self, parts: list[Buffer]) -> None:
         if self.is_large:
-            self._file = self._name = pieces.write_file(self._database, self._id, self._stored, *parts)
+            if self._name is not None and self._stored:  # ``_is_ours`` has just compared the name.
+                pieces.write_into(self._database, self._name, self._stored, *parts)
+            else:
+                self._name = pieces.write_file(self._database, self._id, self._stored, *parts)
+            self._file = self._name
         else:
             data = b"".join(parts)
             self._begun.update(data)

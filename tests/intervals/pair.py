@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class Side:
     """An endpoint with its store. What it receives, it stores."""
 
-    def __init__(self, *, stateless: bool = False, limits: Limits | None = None) -> None:
+    def __init__(self, *, stateless: bool = False, limits: Limits | None = None, together: bool = False) -> None:
         self.store = MemoryStore()
-        self.connection = Connection(self.store, stateless=stateless, limits=limits)
+        self.connection = Connection(self.store, stateless=stateless, limits=limits, together=together)
         self.events: list[Event] = []
         self.received = bytearray()
         self.items: list[tuple[str, int]] = []  # what came as data, in order: ("m", seq), ("p", seq)

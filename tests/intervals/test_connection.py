@@ -294,6 +294,28 @@ def test_a_wrong_payload(verified: bool, size: int) -> None:
     assert pair.a.items[-1] == ("p", 2)
 
 
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_large_payload_is_compared_by_who_stores_it(is_right: bool) -> None:
+    """Who takes events together gets the end of a payload of more than a mebibyte with its hash, and waits for that."""
+    log = LogBuilder(build_log(1).identity)
+    payload = bytes(1 << 20) + b"end"
+    log.append(payload)
+    for together in (True, False):
+        pair = holders(log, b=1, left=Side(together=together))
+        if not is_right:
+            pair.b.put(log.entries[0], payload[:-1] + b"X")
+        pair.a.connection.request(*key(log), EVERYTHING)
+        pair.settle()
+        found = [event for event in pair.a.events if isinstance(event, PayloadReceived) and event.complete]
+        hashes = [event.hasher.hash for event in found if event.hasher is not None]
+        if together:
+            assert [False] == [event.checked for event in found]
+            assert [is_right] == [value == log.entries[0].payload_hash for value in hashes]
+        else:
+            assert [True] * is_right == [event.checked for event in found]
+            assert [] == hashes
+
+
 def test_bad_signature_without_verification() -> None:
     """An entry of a bad signature is dropped with its payload and with those that link to it; the response goes on."""
     log = build_log(2, payload_size=300)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from culm.intervals import Forks
 from culm.node.interests.missing import EVERYTHING
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import FollowOptions
+from culm.node.intervals.session import IntervalSession
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import LogBuilder, build_log
 from tests.node.links import QUICK, run, stream_pair
@@ -103,6 +104,23 @@ def test_a_gap_of_the_peer_is_filled_later(peers: list[Peer]) -> None:
 
     run(main)
     assert alice.numbers(key(log)) == list(range(1, 61))
+
+
+def test_pieces_of_a_payload_are_nothing_to_speak_about(peers: list[Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece that comes or is stored has a session look for something to say, which costs nothing if there is none.
+
+    What a session that only takes has to say is its requests, and what it answers when the log has changed.
+    """
+    alice, bob, _ = peers
+    log = LogBuilder(build_log(1).identity)
+    log.append(bytes(8_000_000))
+    bob.store.add(log.items())
+    composed: list[Any] = []
+    compose = IntervalSession._compose
+    monkeypatch.setattr(IntervalSession, "_compose", lambda self: (composed.append(self), compose(self))[1])
+    session = sync(alice, bob, [key(log)])
+    assert alice.numbers(key(log)) == [1]
+    assert composed.count(session) < 12
 
 
 @pytest.mark.parametrize(("size", "rest"), [(900_000, 256 * 4000 - 900_000), (256 * 4000, 1)])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from culm.bamboo import PayloadHasher
-from culm.errors import StoreFull
+from culm.errors import PayloadMismatch, StoreFull
 from culm.node.interests.policy import Policy
 from culm.node.sessions.arrivals import Arrivals
 from culm.node.sharing.turns import Share
@@ -215,6 +215,27 @@ def test_what_waits_is_counted(parties: list[Party]) -> None:
     assert run(main) == [sum(sizes[:3]), sum(sizes[:4]), total, total + alone, total + alone, 0]
 
 
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_large_payload_whose_hash_is_still_to_come(parties: list[Party], film: LogBuilder, *, is_right: bool) -> None:
+    """It is compared before it counts as held. If it is wrong, all of it is dropped, and the peer is to blame."""
+    party, (entry,) = parties[0], film.entries
+    party.store.add([(entry, None)])
+    payload = film.payloads[entry.hash]
+    sent = payload if is_right else b"X" + payload[1:]
+    hasher = PayloadHasher()
+    hasher.update(sent)
+
+    def brought() -> Iterable[PayloadReceived]:
+        for piece in pieces(entry, sent):
+            yield replace(piece, checked=False, hasher=hasher if piece.complete else None)
+
+    report = run(lambda: bring(party, brought(), settle=False))
+    assert held(party, film) == (PayloadState.COMPLETE if is_right else PayloadState.ABSENT, True)
+    assert ([] if is_right else [entry.place]) == [place for place, _ in report.refused]
+    assert all(type(error) is PayloadMismatch for _, error in report.refused)
+    assert is_right == report.payloads
+
+
 def test_a_payload_that_is_not_wanted_any_more(parties: list[Party], film: LogBuilder) -> None:
     """If the application refuses an entry that is held, the payload that comes for it is dropped."""
     party, (entry,) = parties[0], film.entries
@@ -307,10 +328,12 @@ def test_who_hears_of_the_last_payload_finds_all_stored(parties: list[Party], fi
     assert idle == [True]
 
 
+@pytest.mark.parametrize(("has_others", "expected"), [(True, [MIB] * 3 + [17]), (False, [3 * MIB + 17])])
 def test_a_large_payload_is_written_in_short_calls(
-    parties: list[Party], film: LogBuilder, monkeypatch: pytest.MonkeyPatch
+    parties: list[Party], film: LogBuilder, monkeypatch: pytest.MonkeyPatch, expected: list[int], *, has_others: bool
 ) -> None:
-    """However much of a large payload waits, no call of the store's thread writes more than a mebibyte of it."""
+    """The store's thread writes all that waits of a large payload, and a mebibyte at a time where others want it."""
+    monkeypatch.setattr(Share, "has_others", has_others)
     party, (entry,) = parties[0], film.entries
     party.store.add([(entry, None)])
     sizes: list[int] = []
@@ -330,7 +353,7 @@ def test_a_large_payload_is_written_in_short_calls(
         await arrivals.close()
 
     run(main)
-    assert [MIB] * 3 + [17] == sizes
+    assert expected == sizes
 
 
 def test_a_failure_is_raised_where_a_session_waits(parties: list[Party], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,11 @@ GB.
 - *Groups.* An entry with its payload, if the payload is small (``_SMALL``) and came whole, is one item of a group. A
   group is stored in one transaction. An entry whose payload does not follow goes into a group without it.
 - *Jobs.* A piece of a large payload is a job: write these bytes to where the payload was left off (its *sink*). Jobs
-  are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together. So news never wait for
-  more than one such step of a large payload.
+  are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together, or all that waits if no
+  other address wants the store. So news never wait for more than one such step of a large payload.
 
-A large payload that is complete is brought to the disk before it counts as held. That can take long, so it is done
-on another thread, a few payloads at a time, while the store's thread goes on.
+A large payload that is complete is compared with its hash and brought to the disk before it counts as held. That can
+take long, so it is done on another thread, a few payloads at a time, while the store's thread goes on.
 
 Memory stays bounded because ``room`` makes the session stop reading while ``_WAITING_BYTES`` wait to be stored. TCP
 then stops the peer.
@@ -38,7 +38,7 @@ from culm.transfer import EntriesReceived, EntryReceived, PayloadFailed, Payload
 from culm.types import Buffer, Log
 
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
-_STEP_BYTES = 1024 * 1024  # Of large payloads, written in one call of the store's thread, so that calls stay short.
+_STEP_BYTES = 1024 * 1024  # Of large payloads that a call of the store's thread needs, and has where others wait.
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 4 * 1024 * 1024  # Stop reading from the peer when so much waits for the store: memory is bounded.
 

@@ -22,9 +22,11 @@ from culm.bamboo.entry import Entry
 from culm.bamboo.verification import check_payload_digest
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.native import core
+from culm.types import Buffer
 
 _LARGE = 32 * 1024  # Bytes of a piece from which on handing it over costs less than is won: a quarter of its hashing.
-_MOST_WAITING = 4 * 1024 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
+_MOST_WAITING = 2 * 1024 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
+_PART = 1024 * 1024  # Bytes of a piece that are copied at once.
 
 
 class PayloadHasher:
@@ -43,9 +45,16 @@ class PayloadHasher:
         self._later = 0  # Bytes that were given for that: a number of its own, so that no two threads change one.
         self.size = 0
 
-    def update(self, piece: bytes | bytearray | memoryview) -> None:
+    def update(self, piece: Buffer) -> None:
         """Add the next piece."""
-        piece = bytes(piece)  # Others than these can change before they are hashed.
+        if type(piece) is bytes:
+            self._take(piece)
+            return
+        with memoryview(piece) as view:  # It can change before it is hashed, so it is copied, a part at a time.
+            for at in range(0, len(view), _PART):
+                self._take(bytes(view[at : at + _PART]))
+
+    def _take(self, piece: bytes) -> None:
         self.size += len(piece)
         waiting = self._later - self._hashed
         if len(piece) >= _LARGE and waiting + len(piece) <= _MOST_WAITING:

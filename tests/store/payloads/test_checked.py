@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import random
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
 
-from culm.bamboo import Identity, yamf_hash
+from culm.bamboo import Identity, PayloadHasher, yamf_hash
 from culm.errors import NotHeld, PayloadDamaged, StoreDamaged
 from culm.store import PayloadState, SQLiteStore, StoredEntry
 from culm.store.payloads.checked import right_in_one_piece
@@ -302,6 +303,18 @@ def test_checksums(sizes: list[int]) -> None:
     of_zeros = {MIB: "a738ea1c", 1: "d202ef8d", 12: "7bd5c66f"}  # as gzip writes it
     expected = [of_zeros[min(MIB, len(data) - at)] for at in range(0, len(data), MIB)]
     assert "".join(expected) == sums.encoded.hex()
+
+
+def test_checksums_of_a_view_cost_no_second_payload() -> None:
+    """A buffer of any size is copied a part at a time."""
+    view = memoryview(bytearray(16 * MIB))
+    tracemalloc.start()
+    sums, hasher = PieceSums(), PayloadHasher()
+    sums.update(view)
+    hasher.update(view)
+    assert hasher.size == len(view)
+    assert tracemalloc.get_traced_memory()[1] < 5 * MIB
+    tracemalloc.stop()
 
 
 # -- where checksums come from ---------------------------------------------------------------------------------------

@@ -105,11 +105,13 @@ class PieceSums:
 
     def update(self, piece: Buffer) -> None:
         """Add the next bytes."""
-        data = bytes(piece)
         at = 0
-        while at < len(data):
-            end = min(len(data), at + SUMMED_BYTES - self._size % SUMMED_BYTES)
-            self._open = crc32(data, self._open, at, end)
+        while at < len(piece):
+            end = min(len(piece), at + SUMMED_BYTES - self._size % SUMMED_BYTES)
+            if type(piece) is bytes:
+                self._open = crc32(piece, self._open, at, end)
+            else:  # Copied a part at a time: it may be as large as the payload.
+                self._open = crc32(bytes(memoryview(piece)[at:end]), self._open, 0, end - at)
             self._size += end - at
             at = end
             if self._size % SUMMED_BYTES == 0:

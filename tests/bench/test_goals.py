@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import library, limits, negentropy
+from bench import intervals, library, limits, negentropy
 from bench.harness import Figure, from_json, to_json
 
 if TYPE_CHECKING:
@@ -95,3 +95,13 @@ def test_cpp_is_left_out_with_a_line(
     assert limits.cpp_negentropy() is None
     (line,) = (line for line in capfd.readouterr().err.splitlines() if line.startswith("left out: "))
     assert why in line
+
+
+def test_each_protocol_is_asked_for_a_log_in_its_own_way() -> None:
+    """``culm://`` takes interests and a clump, Bushbaby a clump and no logs; the others take a log as it is."""
+    log = bytes(32), 7
+    name = f"{'00' * 32}/7"
+
+    assert ((), (name,)) == intervals.asking("intervals", log) == intervals.asking("proposals", log)
+    assert (("--clump", "bench"), ("--interest", name)) == intervals.asking("culm", log)
+    assert (("--clump", "bench"), ()) == intervals.asking("bushbaby", log)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import intervals, library, limits, negentropy
+from bench import intervals, library, limits, negentropy, proving
 from bench.harness import Figure, from_json, to_json
 
 if TYPE_CHECKING:
@@ -105,3 +105,15 @@ def test_each_protocol_is_asked_for_a_log_in_its_own_way() -> None:
     assert ((), (name,)) == intervals.asking("intervals", log) == intervals.asking("proposals", log)
     assert (("--clump", "bench"), ("--interest", name)) == intervals.asking("culm", log)
     assert (("--clump", "bench"), ()) == intervals.asking("bushbaby", log)
+
+
+def test_short_commands_have_their_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU of ``culm --help`` and of ``culm logs`` is that of whole processes: at least a bare interpreter's."""
+    for name, value in {"ENTRIES": 20, "PROVED": 10, "_ROUNDS": 1, "_TIMES": 1}.items():
+        monkeypatch.setattr(proving, name, value)
+    figures = {figure.name: figure for figure in proving.run()}
+    bare = figures["an interpreter's start: CPU"].value
+
+    for name in ("culm --help: CPU", "culm logs: CPU"):
+        assert (False, 200) == (figures[name].at_least, figures[name].goal)
+        assert figures[name].value > bare

@@ -84,6 +84,11 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}")
     names = arguments.names or list(BENCHMARKS)
+    if arguments.record:
+        try:
+            page.clean_commit()  # Now, not after the hours that the benchmarks may take.
+        except ValueError as error:
+            parser.error(str(error))
     if not arguments.json:  # Then another process of this program, or ``bench.compare``, began before.
         touch_memory()
     if arguments.record:

@@ -22,6 +22,7 @@ class Figure:
     """One measured value.
 
     ``ratio`` compares it with ``limit``; ``goal`` is what the ratio is to reach, and ``at_least`` says from which side.
+    Without a ratio, or if it is ``absolute``, the goal is for the value.
     ``spread``: the least and the greatest value of the runs that ``value`` is the median of.
     """
 
@@ -33,13 +34,14 @@ class Figure:
     goal: float | None = None
     at_least: bool = True
     spread: tuple[float, float] | None = None
+    absolute: bool = False
 
     @property
     def reached(self) -> bool | None:
         """Whether the goal is reached; None if there is none."""
-        compared = self.value if self.ratio is None else self.ratio
         if self.goal is None:
             return None
+        compared = self.value if self.ratio is None or self.absolute else self.ratio
         return compared >= self.goal if self.at_least else compared <= self.goal
 
 
@@ -63,10 +65,12 @@ def median_rate(
     limit: str = "",
     ratio: float | None = None,
     goal: float | None = None,
+    *,
+    absolute: bool = False,
 ) -> Figure:
     """A rate: an amount of work by the median of the seconds that it took, and the spread of the runs."""
     spread = amount / max(taken), amount / min(taken)
-    return Figure(name, amount / statistics.median(taken), unit, limit, ratio, goal, spread=spread)
+    return Figure(name, amount / statistics.median(taken), unit, limit, ratio, goal, spread=spread, absolute=absolute)
 
 
 def touch_memory() -> None:

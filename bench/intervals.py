@@ -1,6 +1,7 @@
 """Replication with interval requests over loopback, each side a process of its own; beside hypercore where it is.
 
-Also how fast news travels, alone and beside large payloads, what single entries cost, and a link that is cut.
+Small entries also by ``culm://``, in the same rounds. Also how fast news travels, alone and beside large payloads, what
+single entries cost, and a link that is cut.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ ROUNDS = 3
 APPENDS = 500
 RANDOM_ENTRIES = 100
 MEMORY_GOAL = 150.0  # MB
-PAYLOAD_RATE_GOAL = 2.0  # times hypercore's
+RATE_GOAL = 2.0  # times hypercore's
+ENTRY_GOAL = 60.0  # us of the receiver's CPU, the start of its program included
 LIVE_GOAL, BESIDE_GOAL = 0.001, 0.008  # seconds
 CUT_BYTES = 64 * 1024
 SLOW_RATE, SLOW_APPENDS = 1_000_000, 100  # Bytes a second; entries that are appended meanwhile.
@@ -107,12 +109,24 @@ def log_name(log: tuple[bytes, int]) -> str:
     return f"{log[0].hex()}/{log[1]}"
 
 
+def asking(scheme: str, log: tuple[bytes, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The options that both sides need, and how ``culm sync`` asks for a log. Bushbaby takes all that there is."""
+    clump = ("--clump", "bench")
+    match scheme:
+        case "culm":
+            return clump, ("--interest", log_name(log))
+        case "bushbaby":
+            return clump, ()
+    return (), (log_name(log),)
+
+
 def replicate(
     alice: Path, bob: Path, log: tuple[bytes, int], entries: int, *options: str, scheme: str = "intervals"
 ) -> Run:
     """Serve ``alice``, sync ``bob`` with it, and account for both processes."""
-    with serving(alice, *options, scheme=scheme) as (url, server):
-        call = culm(bob, "sync", url, log_name(log), "--json", *options)
+    clump, logs = asking(scheme, log)
+    with serving(alice, *clump, *options, scheme=scheme) as (url, server):
+        call = culm(bob, "sync", url, *logs, "--json", *clump, *options)
         client = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
         assert client.stdout is not None
         watches = Watch(server.pid), Watch(client.pid)
@@ -144,14 +158,15 @@ def _rounds(
     count: int,
     peer: hypercore.Log | None,
     beside: Callable[[], None] = lambda: None,
-) -> tuple[list[Run], list[dict[str, float]]]:
-    """Both systems in turns, and what else is measured beside them."""
-    ours: list[Run] = []
+    schemes: tuple[str, ...] = ("intervals",),
+) -> tuple[dict[str, list[Run]], list[dict[str, float]]]:
+    """Both systems in turns, ours by each of its protocols, and what else is measured beside them."""
+    ours: dict[str, list[Run]] = {scheme: [] for scheme in schemes}
     theirs: list[dict[str, float]] = []
-    for number in range(ROUNDS):
-        bob = make_home(folder / f"bob{number}")
-        ours.append(replicate(folder / "alice", bob, log, count))
-        if number < ROUNDS - 1:
+    for _ in range(ROUNDS):
+        for scheme, runs in ours.items():
+            bob = make_home(folder / "bob")
+            runs.append(replicate(folder / "alice", bob, log, count, scheme=scheme))
             shutil.rmtree(bob)
         if peer is not None:
             theirs.append(peer.replicate())
@@ -164,23 +179,27 @@ def _measure_entries(folder: Path, version: str | None) -> list[Figure]:
     alice = make_home(folder / "alice")
     log = fill(alice, build_log(ENTRIES, payload_size=PAYLOAD))
     peer = hypercore.Log(folder, ENTRIES, PAYLOAD) if version is not None else None
-    ours, theirs = _rounds(folder, log, ENTRIES, peer)
+    ours, theirs = _rounds(folder, log, ENTRIES, peer, schemes=("intervals", "culm"))
     if peer is not None:
         peer.close()
-    middle_run = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
-    name = f"intervals, {ENTRIES:,} entries"
+    figures = []
     unavoidable = 64 + 66 + len(encode_varu64(PAYLOAD)) + PAYLOAD
-    figures = [
-        _against(f"{name}: rate", ENTRIES, "entries/s", ours, theirs, version, 1.0),
-        *costs(name, middle_run, ours),
-        Figure(
-            f"{name}: bytes received an entry",
-            middle_run.bytes_received / ENTRIES,
-            "bytes",
-            "signature, hash, size and payload",
-            middle_run.bytes_received / ENTRIES / unavoidable,
-        ),
-    ]
+    for scheme, runs in ours.items():
+        middle_run = sorted(runs, key=lambda one: one.transfer)[ROUNDS // 2]
+        name = f"{scheme}, {ENTRIES:,} entries"
+        cpu = statistics.median(run.cpu[1] for run in runs) / ENTRIES * 1e6
+        figures += [
+            _against(f"{name}: rate", ENTRIES, "entries/s", runs, theirs, version),
+            *costs(name, middle_run, runs),
+            Figure(f"{name}: CPU of the receiver an entry", cpu, "us", goal=ENTRY_GOAL, at_least=False),
+            Figure(
+                f"{name}: bytes received an entry",
+                middle_run.bytes_received / ENTRIES,
+                "bytes",
+                "signature, hash, size and payload",
+                middle_run.bytes_received / ENTRIES / unavoidable,
+            ),
+        ]
     return figures + _measure_sparse(folder, alice, log)
 
 
@@ -203,14 +222,13 @@ def _against(
     ours: list[Run],
     theirs: list[dict[str, float]],
     version: str | None,
-    goal: float,
 ) -> Figure:
     """A rate, beside hypercore's in the same rounds."""
     taken = [one.transfer for one in ours]
     if not theirs:
         return median_rate(name, amount, unit, taken)
     ratio = median_ratio([them["seconds"] for them in theirs], taken)
-    return median_rate(name, amount, unit, taken, limit=f"hypercore {version}", ratio=ratio, goal=goal)
+    return median_rate(name, amount, unit, taken, limit=f"hypercore {version}", ratio=ratio, goal=RATE_GOAL)
 
 
 def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
@@ -221,11 +239,12 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     peer = hypercore.Log(folder, LARGE, LARGE_BYTES) if version is not None else None
     total = LARGE * LARGE_BYTES
     bounds: list[tuple[float, float]] = []
-    ours, theirs = _rounds(
+    runs, theirs = _rounds(
         folder, (identity.public, 1), LARGE, peer, lambda: bounds.append((through_a_socket(total), hashed(total)))
     )
     if peer is not None:
         peer.close()
+    ours = runs["intervals"]
     middle_run = sorted(ours, key=lambda one: one.transfer)[ROUNDS // 2]
     name = f"intervals, {LARGE} payloads of 4 MiB"
     megabytes = total / 1e6
@@ -241,7 +260,7 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
             median_ratio([max(pair) for pair in bounds], [one.transfer for one in ours]),
             0.6,
         ),
-        _against(f"{name}: rate", megabytes, "MB/s", ours, theirs, version, PAYLOAD_RATE_GOAL),
+        _against(f"{name}: rate", megabytes, "MB/s", ours, theirs, version),
         *costs(name, middle_run, ours),
     ]
 

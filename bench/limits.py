@@ -1,7 +1,8 @@
-"""What bounds a figure: the same bytes through a socket, or a hash, and nothing else. And Rust programs as peers."""
+"""What bounds a figure: the same bytes through a socket, or a hash, and nothing else. And programs that are peers."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -59,3 +60,19 @@ def rust_program(name: str, program: str) -> Path | None:
         say(f"left out: {program}, because it cannot be built")
         return None
     return target / "release" / program
+
+
+def cpp_negentropy() -> Path | None:
+    """The C++ program of ``bench/peers``, built with the headers in ``NEGENTROPY_CPP``; None without them."""
+    headers = os.environ.get("NEGENTROPY_CPP")
+    if not headers:
+        say("left out: negentropy in C++, because NEGENTROPY_CPP does not name the folder of its headers")
+        return None
+    program = BUILT / "negentropy_cpp" / "negentropy-peer"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    source = PEERS / "negentropy_cpp" / "main.cpp"
+    command = ["c++", "-O2", "-std=c++20", f"-I{headers}", str(source), "-o", str(program), "-lcrypto"]
+    if shutil.which("c++") is None or subprocess.run(command, check=False).returncode:
+        say("left out: negentropy in C++, because it cannot be built; it needs a C++ compiler and OpenSSL's headers")
+        return None
+    return program

@@ -1,5 +1,6 @@
 """Reconciling large sets in one process: sealing, CPU of both sides, rounds, bytes; with and without a frame limit.
 
+Where cargo is, beside negentropy in Rust; with ``NEGENTROPY_CPP=DIR``, the folder of its headers, also in C++.
 Then the same with the store's own index, which is kept up to date with every transaction.
 """
 
@@ -10,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.harness import Figure, say, seconds
-from bench.limits import rust_program
+from bench.harness import Figure, in_turns, median_ratio, say, seconds
+from bench.limits import cpp_negentropy, rust_program
 from culm import native
-from culm.negentropy import ArrayStorage, Negentropy, even, newest_listed, sparing
+from culm.negentropy import ArrayStorage, Negentropy, array, even, newest_listed, sparing
 from culm.store import SQLiteStore, View
 from culm.store.database import Inserted
 from culm.store.rows import next_change
@@ -39,13 +42,21 @@ YEAR = (1_700_000_000, 1_731_536_000)  # unix timestamps
 
 SEAL_GOAL, SESSION_GOAL = 238, 200  # ms: twice, and once, what the C++ reference takes on a quiet core of this kind
 MEMORY_GOAL, WARM_GOAL = 120, 20  # MB, ms
+CPU_GOALS = {  # times Rust's, by the number of differences
+    "native core": {100: 0.8, 1_000: 1.0, 10_000: 1.0},
+    "Python alone": {100: 0.8, 1_000: 1.3, 10_000: 2.5},
+}
+FRAMES_GOAL = 1.2  # the same under ``FRAME_LIMIT``, at 1,000 differences
+BYTES_GOAL = 750_000  # both ways
 LOGS = 1_000  # of the store that the records are put into
 
 
-def session(ours: Storage, theirs: Storage, limit: int = 0, split: Split = even) -> tuple[float, int, int, int]:
+def session(
+    ours: Storage, theirs: Storage, limit: int = 0, split: Split = even, their_split: Split | None = None
+) -> tuple[float, int, int, int]:
     """A session to its end: CPU seconds of both sides, rounds, bytes sent by the initiator and by the other."""
     start = time.process_time()
-    client, server = Negentropy(ours, limit, split=split), Negentropy(theirs, limit, split=split)
+    client, server = Negentropy(ours, limit, split=split), Negentropy(theirs, limit, split=their_split or split)
     message: bytes | None = client.initiate()
     rounds = up = down = 0
     while message is not None:
@@ -61,7 +72,9 @@ def run() -> list[Figure]:
     return [
         *(figure for size in SIZES for figure in measure(size)),
         *measure_splits(100_000),
-        *measure_beside_rust(SIZES[-1]),
+        *measure_steps(SIZES[-1]),
+        *measure_bytes(SIZES[-1]),
+        *measure_beside_peers(SIZES[-1]),
         measure_memory(),
         *measure_store(SIZES[-1]),
     ]
@@ -103,57 +116,122 @@ def measure(size: int) -> list[Figure]:
     return figures
 
 
-def measure_beside_rust(size: int) -> list[Figure]:
-    """Medians of sessions in turns with Rust's negentropy, over the same sets."""
-    program = rust_program("negentropy_rust", "negentropy-peer")
-    if program is None:
+def measure_steps(size: int) -> list[Figure]:
+    """What sealing a set consists of. Most of the rest is putting the ids into their order."""
+    timestamps, ids = records(size)
+    sealing, sorting, sums = in_turns(
+        ROUNDS,
+        lambda: ArrayStorage(timestamps, ids),
+        lambda: array._sorted(timestamps, ids),  # noqa: SLF001 - a step of the one before
+        lambda: array._prefix_sums(ids),  # noqa: SLF001 - as well
+    )
+    rest = [whole - first - second for whole, first, second in zip(sealing, sorting, sums, strict=True)]
+    steps = {"sorting": sorting, "prefix sums": sums, "the rest": rest}
+    return [
+        Figure(f"negentropy {size:,}: seal, {name}", statistics.median(taken) * 1000, "ms")
+        for name, taken in steps.items()
+    ]
+
+
+def measure_bytes(size: int) -> list[Figure]:
+    """Bytes at 1,000 differences, if one side divides ranges as our sessions do, and the other as everybody."""
+    timestamps, ids = records(size)
+    parts = _with_differences(size, 1_000)
+    sets = [ArrayStorage(timestamps[part], ids[part]) for part in parts]
+    figures = []
+    for who, splits, goal in (("initiator", (sparing, even), BYTES_GOAL), ("responder", (even, sparing), None)):
+        _, rounds, up, down = session(sets[0], sets[1], 0, *splits)
+        name = f"negentropy {size:,}: 1,000 differences, the {who} sparing, its peer even: bytes"
+        text = f"{rounds} rounds, {up:,} bytes up, {down:,} down"
+        figures.append(Figure(name, up + down, "bytes", text, goal=goal, at_least=False))
+    return figures
+
+
+def _with_differences(size: int, differences: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which of the records each of two sides has, in no order."""
+    shuffled = np.random.default_rng(2).permutation(size)
+    return np.delete(shuffled, np.s_[: differences // 2]), np.delete(shuffled, np.s_[differences // 2 : differences])
+
+
+def measure_beside_peers(size: int) -> list[Figure]:
+    """Medians of sessions in turns with other implementations of negentropy, over the same sets."""
+    found = {"Rust": rust_program("negentropy_rust", "negentropy-peer"), "C++": cpp_negentropy()}
+    programs = {name: program for name, program in found.items() if program is not None}
+    if not programs:
         return []
     timestamps, ids = records(size)
-    shuffled = np.random.default_rng(2).permutation(size)
     figures = []
     for differences in DIFFERENCES[1:]:
-        parts = (
-            np.delete(shuffled, np.s_[: differences // 2]),
-            np.delete(shuffled, np.s_[differences // 2 : differences]),
-        )
+        parts = _with_differences(size, differences)
         with tempfile.TemporaryDirectory() as folder:
             paths = [Path(folder) / name for name in ("ours", "theirs")]
             for path, part in zip(paths, parts, strict=True):
                 path.write_bytes(np.column_stack((timestamps[part].view(np.uint8).reshape(-1, 8), ids[part])).tobytes())
             sets = ArrayStorage(timestamps[parts[0]], ids[parts[0]]), ArrayStorage(timestamps[parts[1]], ids[parts[1]])
             for limit in (0, FRAME_LIMIT):
-                figures += _in_turns(program, paths, sets, limit, f"negentropy {size:,}: {differences:,} differences")
+                taken = _in_turns(programs, paths, sets, limit)
+                figures += _beside_rust(taken, limit, differences, f"negentropy {size:,}: {differences:,} differences")
     return figures
 
 
-def _in_turns(program: Path, paths: list[Path], sets: tuple[Storage, Storage], limit: int, name: str) -> list[Figure]:
-    taken: dict[str, list[tuple[float, int, int, int]]] = {}
+Sessions = dict[str, list[tuple[float, int, int, int]]]
+"""By kind, one session a round."""
+
+
+def _in_turns(programs: dict[str, Path], paths: list[Path], sets: tuple[Storage, Storage], limit: int) -> Sessions:
+    taken: Sessions = defaultdict(list)
     core = native.core
-    with subprocess.Popen([program, *paths], stdin=-1, stdout=-1, text=True, bufsize=1) as rust:
-        assert rust.stdin is not None
-        assert rust.stdout is not None
+    with ExitStack() as stack:
+        peers = {
+            name: stack.enter_context(subprocess.Popen([program, *paths], stdin=-1, stdout=-1, text=True, bufsize=1))
+            for name, program in programs.items()
+        }
         for _ in range(ROUNDS):
-            rust.stdin.write(f"{limit}\n")
-            cpu, rounds, up, down, *_ = map(int, rust.stdout.readline().split(","))
-            taken.setdefault("Rust", []).append((cpu / 1e9, rounds, up, down))
+            for name, peer in peers.items():
+                assert peer.stdin is not None
+                assert peer.stdout is not None
+                peer.stdin.write(f"{limit}\n")
+                cpu, rounds, up, down, *_ = map(int, peer.stdout.readline().split(","))
+                taken[name].append((cpu / 1e9, rounds, up, down))
             for split in (even, sparing):
                 for kind, used in {"native core": core, "Python alone": None}.items():
                     if kind == "Python alone" or core is not None:
                         native.core = used
-                        taken.setdefault(f"{split.__name__}, {kind}", []).append(session(*sets, limit, split))
+                        taken[f"{split.__name__}, {kind}"].append(session(*sets, limit, split))
             native.core = core
-        rust.stdin.close()
-    medians = {kind: statistics.median(run[0] for run in runs) for kind, runs in taken.items()}
-    return [
-        Figure(
-            f"{name}, {f'limit {limit:,}' if limit else 'no limit'}, {kind}: CPU",
-            median * 1000,
-            "ms",
-            f"{median / medians['Rust']:.2f} x Rust; {taken[kind][0][1]} rounds, {taken[kind][0][2]:,} bytes up,"
-            f" {taken[kind][0][3]:,} down",
+    return taken
+
+
+def _beside_rust(taken: Sessions, limit: int, differences: int, name: str) -> list[Figure]:
+    seconds_of = {kind: [run[0] for run in runs] for kind, runs in taken.items()}
+    rust = seconds_of.get("Rust")
+    figures = []
+    for kind, (first, *_) in taken.items():
+        _, rounds, up, down = first
+        ratio = None if rust is None or kind == "Rust" else median_ratio(seconds_of[kind], rust)
+        beside = f"{rounds} rounds, {up:,} bytes up, {down:,} down"
+        figures.append(
+            Figure(
+                f"{name}, {f'limit {limit:,}' if limit else 'no limit'}, {kind}: CPU",
+                statistics.median(seconds_of[kind]) * 1000,
+                "ms",
+                beside if ratio is None else f"Rust; {beside}",
+                ratio,
+                None if ratio is None else goal_beside_rust(kind, limit, differences),
+                at_least=False,
+            )
         )
-        for kind, median in medians.items()
-    ]
+    return figures
+
+
+def goal_beside_rust(kind: str, limit: int, differences: int) -> float | None:
+    """The goal of our own kinds of sessions, such as "even, native core"; None of another's."""
+    goals = CPU_GOALS.get(kind.rpartition(", ")[2])
+    if goals is None:
+        return None
+    if limit:
+        return FRAMES_GOAL if differences == 1_000 else None
+    return goals[differences]
 
 
 def measure_splits(size: int) -> list[Figure]:

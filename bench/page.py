@@ -49,15 +49,29 @@ _TABLE = re.compile(r"(<!-- figures: (.*?) -->\n).*?(<!-- end of figures -->\n)"
 
 
 def keep(name: str, figures: Sequence[Figure], path: Path = RECORD) -> None:
-    """Keep what a benchmark gave, in place of what it gave before."""
+    """Keep what a benchmark gave, in place of what it gave before; ``ValueError`` as of ``clean_commit``."""
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     record[name] = {
-        "commit": commit(),
+        "commit": clean_commit(),
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "core": native.core is not None,
         "figures": [to_json(figure) for figure in figures],
     }
     path.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def clean_commit(root: Path = ROOT) -> str:
+    """The commit whose code runs; ``ValueError`` if there are changes that are in none.
+
+    Nobody could repeat their figures, because no commit has the code that gave them.
+    """
+    known = commit(root)
+    if known.endswith("+"):
+        raise ValueError(
+            f"Figures are kept of a commit only, but the working tree differs from {known[:-1]}. "
+            "Commit your changes, or put them aside with `git stash`, and measure again."
+        )
+    return known
 
 
 def commit(root: Path = ROOT) -> str:

@@ -194,7 +194,7 @@ def _sizes(spark: SparkSession) -> list[Figure]:
         place = entries(spark, f"even-{size}", size // LOG)
         plain = rate(f"plain processes, {size:,} entries", size, plainly(place))
         strict_cost = on_spark([place], "all", count=size)
-        strict = rate(f"strict, {size:,}", size, strict_cost, "plain processes", plain.value, 0.9)
+        strict = rate(f"strict, {size:,}", size, strict_cost, "plain processes", plain.value, 2.5)
         heads_cost = on_spark([place], "heads", count=size)
         heads = rate(f"heads, {size:,}", size, heads_cost, "strict", strict.value, 10)
         logs = size // LOG

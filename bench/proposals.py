@@ -41,7 +41,7 @@ from culm.store import SQLiteStore
 from culm.testing import build_log
 
 ROUNDS = 3
-GOAL = 0.8  # of the rate of intervals
+GOAL = 1.0  # of the rate of intervals
 LINE_BYTES = 64 * 1024 * 1024
 WINDOW = "64KiB"
 LINK_RATE = 20_000_000  # bytes a second

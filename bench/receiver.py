@@ -25,7 +25,7 @@ from threading import local
 from typing import TYPE_CHECKING, Any
 
 from bench.harness import Figure, say
-from bench.intervals import PAYLOAD, fill, log_name, make_home, serving
+from bench.intervals import ENTRY_GOAL, PAYLOAD, asking, fill, make_home, serving
 from culm.testing import build_log
 
 if TYPE_CHECKING:
@@ -76,7 +76,12 @@ def run() -> list[Figure]:
 def _figures(protocol: str, rounds: list[dict[str, float]]) -> list[Figure]:
     parts = [name for name in (*CLOCKS, REST, ALL) if any(name in found for found in rounds)]
     medians = {name: statistics.median(found.get(name, 0.0) for found in rounds) / ENTRIES * 1e6 for name in parts}
-    return [Figure(f"{protocol}: {name}", medians[name], "us/entry") for name in parts]
+    return [
+        Figure(
+            f"{protocol}: {name}", medians[name], "us/entry", goal=ENTRY_GOAL if name == ALL else None, at_least=False
+        )
+        for name in parts
+    ]
 
 
 def _measure(folder: Path, protocol: str, alice: Path, log: tuple[bytes, int], file: Path) -> dict[str, float]:
@@ -85,9 +90,7 @@ def _measure(folder: Path, protocol: str, alice: Path, log: tuple[bytes, int], f
         if protocol == "import":
             _receive(result, bob, "import", str(file))
         else:
-            asks = protocol in {"intervals", "proposals"}
-            clump = () if asks else ("--clump", "bench")
-            logs = (log_name(log),) if asks else ("--interest", log_name(log)) if protocol == "culm" else ()
+            clump, logs = asking(protocol, log)
             with serving(alice, *clump, scheme=protocol) as (url, _):
                 _receive(result, bob, "sync", url, *logs, *clump)
     finally:

@@ -24,7 +24,7 @@ SIZES = (10_000, 100_000)
 ROUNDS = 3
 LARGE_BYTES = 24 * 1024 * 1024
 MEMORY_GOAL = 150.0  # MB
-RATE_GOAL = 0.5  # of the bare verify rate of one core
+RATE_GOAL = 1.5  # Times the bare verify rate of one core, where the start of a session hardly counts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _measure(folder: Path, size: int) -> list[Figure]:
             "entries/s",
             "bare PyNaCl verify loop, one core",
             rates[middle],
-            RATE_GOAL,
+            RATE_GOAL if size == SIZES[-1] else None,
             spread=(size / max(run.transfer for run in runs), size / min(run.transfer for run in runs)),
         ),
         Figure(f"{name}: wall, start of the program included", middle_run.wall, "s"),

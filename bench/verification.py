@@ -125,8 +125,8 @@ def _measured(stack: ExitStack) -> list[Figure]:
     return [
         rate(limit, bare),
         rate("bare PyNaCl verify loop, two threads", bare_two, limit, bare),
-        rate("verify, one core", one, limit, bare, 0.85),
-        rate("verify, two cores", two, "verify, one core", one, 1.5),
-        rate("import into SQLite", into, limit, bare),
+        rate("verify, one core", one, limit, bare, 3),
+        rate("verify, two cores", two, "verify, one core", one, 1.8),
+        rate("import into SQLite", into, limit, bare, 2),
         *(rate(f"ed25519-zebra, batches of {BATCH:,}, one core", taken, limit, bare) for taken in zebras),
     ]

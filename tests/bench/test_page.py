@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import page
+from bench import harness, page
 from bench.harness import Figure, median_rate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 RECORD = json.loads(page.RECORD.read_text(encoding="utf-8"))
+COMMIT = "0123abcd"
 TEXT = """Before.
 
 <!-- figures: speed -->
@@ -23,6 +26,12 @@ stale
 <!-- end of figures -->
 After.
 """
+
+
+@pytest.fixture
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working tree is that of a commit, whatever is being worked on."""
+    monkeypatch.setattr(page, "commit", lambda *_: COMMIT)
 
 
 @pytest.mark.parametrize("place", page.PAGES, ids=lambda place: place.name)
@@ -33,6 +42,7 @@ def test_the_pages_show_what_was_measured(place: Path) -> None:
     assert "<!-- figures: " in text
 
 
+@pytest.mark.usefixtures("clean")
 def test_what_is_kept_comes_back_as_a_table(tmp_path: Path) -> None:
     """A table has the commit, the day and the command, and of each figure its value, what is beside it, its runs."""
     path = tmp_path / "figures.json"
@@ -41,7 +51,7 @@ def test_what_is_kept_comes_back_as_a_table(tmp_path: Path) -> None:
     taken = median_rate("rate", 1000, "entries/s", [0.25, 0.1, 0.5], "a bare loop", 0.512)
     page.keep("speed", [taken, Figure("bytes", 12.345, "MB", goal=3)], path)
     written = page.written(TEXT, json.loads(path.read_text(encoding="utf-8")))
-    assert re.search(r"Commit `[0-9a-f]{8}\+?`, \d{4}-\d\d-\d\d, with(out)? the native core: ", written)
+    assert re.search(rf"Commit `{COMMIT}`, \d{{4}}-\d\d-\d\d, with(out)? the native core: ", written)
     assert written.startswith("Before.\n\n<!-- figures: speed -->\n")
     assert written.endswith(
         "`make bench BENCH_ARGS=speed`\n\n| what | figure | beside | runs |\n|---|---|---|---|\n"
@@ -50,6 +60,7 @@ def test_what_is_kept_comes_back_as_a_table(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.usefixtures("clean")
 def test_the_tables_of_two_benchmarks_stand_apart(tmp_path: Path) -> None:
     """Between them is an empty line, because Markdown takes a line that follows a table for one more row of it."""
     path = tmp_path / "figures.json"
@@ -88,3 +99,31 @@ def test_the_commit_that_was_measured(tmp_path: Path) -> None:
     assert page.commit(tmp_path) == known
     (tmp_path / "code.py").write_text("new\n")
     assert page.commit(tmp_path) == f"{known}+"
+
+
+def test_figures_of_code_that_no_commit_has_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody could repeat them. The message names the commit and says what to do, and the record stays as it was."""
+    monkeypatch.setattr(page, "commit", lambda *_: f"{COMMIT}+")
+    path = tmp_path / "figures.json"
+
+    with pytest.raises(ValueError, match=rf"differs from {COMMIT}\. Commit your changes"):
+        page.keep("speed", [Figure("speed", 2, "MB/s")], path)
+
+    assert not path.exists()
+
+
+def test_recording_refuses_before_it_measures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A benchmark may take hours, so a changed tree is told at once: as a wrong call, without one line of figures."""
+    monkeypatch.setattr(page, "commit", lambda *_: f"{COMMIT}+")
+    monkeypatch.setattr(sys, "argv", ["bench", "--record", "verification"])
+    monkeypatch.setattr(harness, "touch_memory", lambda: pytest.fail("it had begun"))
+
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("bench", run_name="__main__")
+
+    said = capsys.readouterr()
+    assert 2 == ended.value.code
+    assert not said.out
+    assert f"bench: error: Figures are kept of a commit only, but the working tree differs from {COMMIT}." in said.err

@@ -95,8 +95,8 @@ def apart(events: Iterable[EventT]) -> list[EventT | EntryReceived | PayloadRece
     return found
 
 
-def bad_entries(events: Iterable[object]) -> list[Entry]:
-    """The entries among events whose signature is bad, in the order of the events."""
+def bad_entries(events: Iterable[object], *, in_batches: bool = True) -> list[Entry]:
+    """The entries among events whose signature is bad, in order; ``in_batches``: see ``culm.bamboo.are_authentic``."""
     entries: list[Entry] = []
     for event in events:
         if isinstance(event, EntryReceived):
@@ -105,4 +105,5 @@ def bad_entries(events: Iterable[object]) -> list[Entry]:
             entries += [entry for entry, _ in event.items]
     if not entries:  # In the middle of a payload. Checking nothing is not free: it counts the cores.
         return []
-    return [entry for entry, is_good in zip(entries, are_authentic(entries), strict=True) if not is_good]
+    verdicts = are_authentic(entries, in_batches=in_batches)
+    return [entry for entry, is_good in zip(entries, verdicts, strict=True) if not is_good]

@@ -56,7 +56,7 @@ class PayloadReceived:
 
     ``checked``: and the whole payload is the one that the entry names. That cannot be checked here if the beginning was
     held before and its hash was not handed in with the request; then the store has to check it. ``hasher``: it has
-    taken all of a large payload, and may still be at work. Whoever takes the event compares its hash, because waiting
+    taken all of a large payload, and may still be at work. The owner of the event compares its hash, because waiting
     for it here would hold up everything else that the connection has to do.
     """
 

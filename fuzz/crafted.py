@@ -75,12 +75,12 @@ def hashed(point: bytes, public: bytes, message: bytes) -> bytes:
 class Crafter:
     """Signed messages of some authors, honest and crafted, the same for the same random numbers.
 
-    ``kinds``: how to make one, each a function of a message that returns the whole.
+    ``authors`` of them are honest. ``kinds``: how to make one, each a function of a message that returns the whole.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, authors: int = 1) -> None:
         self._rng = rng
-        self._honest = Signer(self.scalar())
+        self._honest = [Signer(self.scalar()) for _ in range(authors)]
         self._mixed = Signer(self.scalar(), 1 + rng.randrange(7))
         self.kinds: dict[str, Callable[[], bytes]] = {
             "honest": self.honest,
@@ -151,8 +151,9 @@ class Crafter:
         return self.with_torsion(torsion), self.with_torsion(8 - torsion)
 
     def _signed(self, torsion: int) -> bytes:
-        message = self.message(self._honest.public)
-        return message + self._honest.sign(message, self.scalar(), torsion)
+        signer = self._rng.choice(self._honest)
+        message = self.message(signer.public)
+        return message + signer.sign(message, self.scalar(), torsion)
 
     def _with_scalar(self, added: int) -> bytes:
         whole = self.honest()
@@ -168,7 +169,8 @@ class Crafter:
         return self.message(author) + crypto_scalarmult_ed25519_base_noclamp(scalar) + scalar
 
     def _with_point(self, point: bytes) -> bytes:
-        message = self.message(self._honest.public)
-        factor = hashed(point, self._honest.public, message)
-        product = crypto_core_ed25519_scalar_mul(factor, self._honest.secret)
+        signer = self._rng.choice(self._honest)
+        message = self.message(signer.public)
+        factor = hashed(point, signer.public, message)
+        product = crypto_core_ed25519_scalar_mul(factor, signer.secret)
         return message + point + self._rng.choice((product, crypto_core_ed25519_scalar_sub(product, self.scalar())))

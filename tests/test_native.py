@@ -17,7 +17,7 @@ from culm.bamboo.known import KnownSignature, known_signatures, wrong_verdicts
 from culm.bamboo.verification import are_signed, is_signed
 from culm.testing import build_log
 from fuzz.crafted import NEUTRAL, ORDER, TORSION, Crafter
-from fuzz.signatures import batch
+from fuzz.signatures import batch, read
 from tests.quick import rounds
 
 if TYPE_CHECKING:
@@ -112,6 +112,35 @@ def test_one_bad_signature_leaves_the_others_quick(monkeypatch: pytest.MonkeyPat
 
     assert [place != 700 for place in range(1024)] == are_signed(entries)
     assert len(asked) < 100
+
+
+@pytest.mark.slow
+@with_core
+@pytest.mark.parametrize(("size", "bad"), [(4097, 4095), (4097, 4096), (8200, 4095), (8200, 4096), (8200, 8192)])
+def test_a_bad_one_where_a_batch_is_split(size: int, bad: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core decides on 4,096 at a time: a bad one that ends or begins such a part costs its neighbours alone."""
+    entries = (28 * LOG)[:size]
+    entries[bad] = entries[bad][:-64] + entries[bad - 1][-64:]
+    asked = []
+
+    def counted(entry: bytes, author: bytes) -> bool:
+        asked.append(entry)
+        return is_signed(entry, author)
+
+    monkeypatch.setattr(verification, "is_signed", counted)
+
+    assert [place != bad for place in range(size)] == are_signed(entries)
+    assert len(asked) < 100
+
+
+def test_the_ledger_of_signatures() -> None:
+    """Lines of every form are read: ten million signatures were compared, half of them crafted, and none differed."""
+    done = read()
+
+    assert [] == [seed for one in done for seed in one.differing]
+    assert sum(one.signatures for one in done) >= 10_000_000
+    assert 2 * sum(one.crafted for one in done) >= sum(one.signatures for one in done)
+    assert {""} < {one.commit for one in done}
 
 
 @with_core

@@ -101,7 +101,7 @@ def version() -> str:
     try:
         commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
         changed = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no", "src", "fuzz"],
+            [*git, "status", "--porcelain", "--untracked-files=no", "src", "fuzz", "native"],
             capture_output=True,
             text=True,
             check=True,

@@ -10,10 +10,38 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyTuple};
 use std::collections::HashMap;
+use std::ops::Deref;
 
 /// As `culm.bamboo.entry.MAX_ENTRY_BYTES`: no entry is longer.
 const MOST_BYTES: usize = 322;
 const NO_LINK: u64 = u64::MAX;
+
+/// What Python gives as data, so that it cannot change while the interpreter goes on: others may write into a buffer that
+/// is no `bytes`, so that is copied.
+enum Data {
+    Bytes(PyBackedBytes),
+    Copy(Vec<u8>),
+}
+
+impl Data {
+    fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match given.cast::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Bytes(bytes.clone().into())),
+            Err(_) => Ok(Self::Copy(PyBuffer::get(given)?.to_vec(given.py())?)),
+        }
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Copy(bytes) => bytes,
+        }
+    }
+}
 
 /// Columns of start, end, log_id, seq, target, lipmaalink, backlink, size and payload_hash, good, is_end.
 #[derive(Default)]
@@ -72,20 +100,20 @@ pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<(Bound<'p
 
 /// Entries of one log that are sent without what their reader knows, each with its payload behind it.
 ///
-/// `framing` is the byte in front of an entry, and the one in front of its payload. `known` has the digests (64 bytes) of earlier entries, by number; see `entries::linked`. The entries' bytes, one behind
-/// the other; their YAMF-hashes (66 bytes each); and columns of where each entry ends in the former, and of where its
-/// payload begins and ends in `data`.
+/// `framing` is the byte in front of an entry, and the one in front of its payload. `known` has the digests (64 bytes) of
+/// earlier entries, by number; see `entries::linked`. The entries' bytes, one behind the other; their YAMF-hashes (66 bytes
+/// each); and columns of where each entry ends in the former, and of where its payload begins and ends in `data`.
 #[pyfunction]
 pub fn entries_linked<'py>(
     py: Python<'py>,
-    data: PyBuffer<u8>,
+    data: &Bound<'py, PyAny>,
     framing: (u8, Option<u8>),
     head: &[u8],
     first: u64,
     known: Vec<(u64, PyBackedBytes)>,
     most: usize,
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let data = data.to_vec(py)?;
+    let data = Data::of(data)?;
     let known = known.into_iter().map(|(seq, digest)| Some((seq, digest.as_ref().try_into().ok()?)));
     let known = known.collect::<Option<HashMap<u64, Digest64>>>();
     let known = known.ok_or_else(|| PyValueError::new_err("a digest has 64 bytes"))?;
@@ -108,11 +136,11 @@ pub fn entries_linked<'py>(
 #[pyfunction]
 pub fn entries_at<'py>(
     py: Python<'py>,
-    data: PyBuffer<u8>,
+    data: &Bound<'py, PyAny>,
     starts: &[u8],
     ends: &[u8],
 ) -> PyResult<Bound<'py, PyTuple>> {
-    let (data, places) = (data.to_vec(py)?, places(starts, ends)?);
+    let (data, places) = (Data::of(data)?, places(starts, ends)?);
     let columns = py.detach(|| {
         let mut columns = Columns::default();
         for (start, end) in places {
@@ -127,8 +155,13 @@ pub fn entries_at<'py>(
 
 /// The BLAKE2b-512 hashes of the records from each of `starts` to before each of `ends`: 64 bytes each.
 #[pyfunction]
-pub fn digests<'py>(py: Python<'py>, data: PyBuffer<u8>, starts: &[u8], ends: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-    let (data, places) = (data.to_vec(py)?, places(starts, ends)?);
+pub fn digests<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyAny>,
+    starts: &[u8],
+    ends: &[u8],
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (data, places) = (Data::of(data)?, places(starts, ends)?);
     let found = py.detach(|| {
         let records: Option<Vec<_>> = places.into_iter().map(|(start, end)| data.get(start..end)).collect();
         records.map(|records| entries::digests(records).concat())

@@ -6,7 +6,7 @@
 //! 2. the encoding of S B - k A is R, byte for byte, with k = SHA-512(R, A, message) mod L.
 //!
 //! Nothing here refuses a signature. What is not accepted is asked of libsodium one by one, so that this module can only
-//! be wrong by accepting too much, and it does so with a probability of at most 2^-64 a batch.
+//! be wrong by accepting too much, and it does so with a probability of at most 2^-64 + 2^-128 for each equation tried.
 
 use curve25519_dalek::constants::ED25519_BASEPOINT_POINT;
 use curve25519_dalek::edwards::{CompressedEdwardsY, EdwardsPoint};

@@ -13,7 +13,7 @@ _INTERFACE = 7  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
-    """What the core has. All of it works without the interpreter's lock."""
+    """What the core has. All of it works without the interpreter's lock; what is no ``bytes`` is copied before."""
 
     __version__: str
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 
@@ -145,3 +146,22 @@ def test_entries_apart() -> None:
         with pytest.raises(EncodingError) as refused:
             entries_apart([*encoded, bad, *encoded])
         assert str(refused.value) == str(expected.value)
+
+
+def test_any_buffer_will_do() -> None:
+    """The core reads ``bytes`` where they are, and every other buffer, also one with gaps, as the bytes in it."""
+    core = native.core
+    if core is None:
+        pytest.skip("the native core is not built (make native)")
+    log = build_log(3)
+    data = b"".join(entry.encoded for entry in log.entries)
+    ends = [len(log.entries[0].encoded), len(data)]
+    begins = b"".join(at.to_bytes(8, sys.byteorder) for at in (0, ends[0]))
+    places = begins, b"".join(at.to_bytes(8, sys.byteorder) for at in ends)
+    gaps = memoryview(b"".join(bytes((byte, 0)) for byte in data))[::2]
+
+    for other in memoryview(data), memoryview(bytearray(data)), gaps:
+        assert core.entries_at(data, *places) == core.entries_at(other, *places)
+        assert core.digests(data, *places) == core.digests(other, *places)
+    with pytest.raises(TypeError):
+        core.digests("text", *places)  # type: ignore[arg-type]

@@ -26,6 +26,7 @@ from culm.bamboo import (
 from culm.bamboo.entry import encode_unsigned
 from culm.errors import BadSignature, PayloadMismatch, PayloadSizeMismatch
 from culm.testing import build_log, tampered
+from tests.nativecalls import accepted_in_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +100,19 @@ def test_many_at_once(count: int, threads: int | None) -> None:
     assert [is_authentic(entry) for entry in entries] == are_authentic(entries, threads)
 
 
+@pytest.mark.skipif(native.core is None, reason="the native core is not built (make native)")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_caller_can_do_without_batches(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a peer that has sent a bad signature, libsodium checks each, on threads too."""
+    calls = accepted_in_batches(monkeypatch)
+    entries = 5 * LOG.entries
+
+    assert [True] * 200 == are_authentic(entries, threads, in_batches=False)
+    assert [] == calls
+    assert [True] * 200 == are_authentic(entries, threads)
+    assert [] != calls
+
+
 @pytest.mark.parametrize("threads", [None, 1, 2])
 def test_ahead(threads: int | None) -> None:
     """Each batch comes with its own verdicts, in order, and at most one batch is made ahead of the one dealt with."""
@@ -139,7 +153,7 @@ def test_a_caller_with_work_keeps_a_processor(
 
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     monkeypatch.setattr(verification, "_pool", pool)
-    monkeypatch.setattr(verification, "_check_chunk", lambda entries: [True] * len(entries))
+    monkeypatch.setattr(verification, "_check_chunk", lambda entries, in_batches: in_batches * [True] * len(entries))
     monkeypatch.setattr(native, "core", object() if core else None)
     assert verification.start_checking(LOG.entries, beside_work=True)() == [True] * 40
     assert asked == [threads]

@@ -23,6 +23,7 @@ from culm.testing.builders import build_log
 from tests.changed import changed
 from tests.intervals.pair import Side
 from tests.memory import MemoryStore
+from tests.nativecalls import accepted_in_batches
 from tests.quick import rounds
 
 if TYPE_CHECKING:
@@ -141,3 +142,18 @@ def test_what_stops_the_core_again_and_again_is_looked_at_once() -> None:
         found = outcome(asked(interval, together=True), message, [])
     assert 130 == sum(isinstance(event, EntryReceived) for event in found[0])
     assert 1 == len(calls)
+
+
+def test_behind_a_bad_signature_each_is_checked_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A response that goes on behind a bad signature has its later entries checked by libsodium, one by one."""
+    interval = INTERVALS[0]
+    data = response(interval, verified=False)
+    third, middle = LOG.entries[2].encoded[-64:], data.index(LOG.entries[79].encoded[-64:])
+    connection = asked(interval, together=True, verified=False)
+    calls = accepted_in_batches(monkeypatch)
+
+    list(connection.receive_data(data[:middle].replace(third, bytes(64)), 0.0))
+    before = len(calls)
+    list(connection.receive_data(data[middle:], 0.0))
+
+    assert 0 < before == len(calls)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from culm import native
 from culm.errors import RemoteProtocolError
-from culm.negentropy import ArrayStorage, Negentropy, SubRange, batches, even, reconciler, sparing
+from culm.negentropy import ArrayStorage, Negentropy, SubRange, batches, even, newest_listed, reconciler, sparing
 from culm.negentropy.codec import encode_varint
 from tests.negentropy import plainly
 from tests.negentropy.sessions import reconcile
@@ -185,10 +185,15 @@ def test_the_core_refuses_ranges_outside() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 31, 32, 100, 1000, 1984, 1985, 40_000, 140_000])
 def test_first_messages_fit_into_every_frame(size: int) -> None:
-    """A first message of ``sparing`` has 2 to 64 parts and is within the least limit, even with long bounds."""
-    items = ((2**63, bytes(28) + number.to_bytes(4, "big")) for number in range(size))
-    message = Negentropy(ArrayStorage.of(items), 4096, split=sparing).initiate()
-    assert len(message) <= 4096 - 200
+    """A first message is within the least limit, even with long bounds; of ``sparing`` it has 2 to 64 parts.
+
+    The limits are those of docs/specs/negentropy.md, "Frame limits".
+    """
+    items = [(2**63, bytes(28) + number.to_bytes(4, "big")) for number in range(size)]
+    for split, most in (even, 997), (newest_listed, 1989), (sparing, 3841):
+        message = Negentropy(ArrayStorage.of(items), 4096, split=split).initiate()
+        assert len(message) <= most <= 4096 - 200, split
+        assert size != 31 or split is sparing or len(message) == 997
     assert size < 2 or 1 < len(sparing(0, size, size)) <= 64
 
 

@@ -16,7 +16,7 @@ order. A link that does not fit is a fork (``culm.bamboo.forks``).
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from math import ceil
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -78,13 +78,13 @@ def check_signature(entry: Entry) -> None:
         raise BadSignature("the signature does not verify under the claimed author", entry.place)
 
 
-def are_signed(entries: list[bytes]) -> list[bool]:
+def are_signed(entries: list[bytes], *, in_batches: bool = True) -> list[bool]:
     """``is_signed`` for the bytes of many entries, each with its author inside as usual.
 
     With the native core hundreds of entries of one author cost about a quarter of one by one; if some are bad, at most
-    1.5 times as much.
+    1.5 times as much. So ``in_batches`` is False for a peer that has sent a bad one: it makes us pay that once.
     """
-    core = native.core if _batches else None
+    core = native.core if _batches and in_batches else None
     if core is None or len(entries) < _FEWEST:
         return [is_signed(entry, entry[_AUTHOR]) for entry in entries]
     certain = core.accepted(entries)
@@ -99,33 +99,33 @@ def check_one_by_one() -> None:
     _batches = False
 
 
-def are_authentic(entries: Sequence[Entry], threads: int | None = None) -> list[bool]:
-    """``is_authentic`` for many entries, on ``threads`` threads (default: one for each core).
+def are_authentic(entries: Sequence[Entry], threads: int | None = None, *, in_batches: bool = True) -> list[bool]:
+    """``is_authentic`` for many entries, on ``threads`` threads (default: one for each core); see ``are_signed``.
 
     Threads help because neither libsodium nor the native core holds the interpreter's lock. Hashes are computed on the
     way, because the caller needs them next, to compare links.
     """
     threads = threads or os.cpu_count() or 1
     if threads == 1 or len(entries) <= _CHUNK:
-        return _check_chunk(entries)
-    return start_checking(entries, threads)()
+        return _check_chunk(entries, in_batches)
+    return start_checking(entries, threads, in_batches=in_batches)()
 
 
 def start_checking(
-    entries: Sequence[Entry], threads: int | None = None, *, beside_work: bool = False
+    entries: Sequence[Entry], threads: int | None = None, *, beside_work: bool = False, in_batches: bool = True
 ) -> Callable[[], list[bool]]:
     """Begin ``are_authentic`` on other threads; the function returned waits for its end, and gives the verdicts.
 
     ``beside_work``: the caller has more to do meanwhile than batches of the native core take, so a processor is left to
     it. Without that core the check takes longest, and gets all of them.
     """
-    in_batches = native.core is not None and _batches
+    uses_core = native.core is not None and _batches and in_batches
     if threads is None:
         cores = os.cpu_count() or 1
-        threads = max(1, cores - 1) if beside_work and in_batches else cores
-    size = _large_chunk(len(entries), threads) if in_batches else _CHUNK
+        threads = max(1, cores - 1) if beside_work and uses_core else cores
+    size = _large_chunk(len(entries), threads) if uses_core else _CHUNK
     chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
-    checks = _pool(threads).map(_check_chunk, chunks)
+    checks = _pool(threads).map(partial(_check_chunk, in_batches=in_batches), chunks)
     return lambda: [verdict for chunk in checks for verdict in chunk]
 
 
@@ -135,8 +135,8 @@ def _large_chunk(count: int, threads: int) -> int:
     return max(1, min(_LARGE_CHUNK, ceil(count / parts)))
 
 
-def _check_chunk(entries: Sequence[Entry]) -> list[bool]:
-    verdicts = are_signed([entry.encoded for entry in entries])
+def _check_chunk(entries: Sequence[Entry], in_batches: bool) -> list[bool]:
+    verdicts = are_signed([entry.encoded for entry in entries], in_batches=in_batches)
     for entry in entries:
         _ = entry.hash
     return verdicts

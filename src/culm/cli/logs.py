@@ -252,7 +252,10 @@ def _show_entry(arguments: argparse.Namespace, home: Home, store: ReadableStore,
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    from culm.cli.nodeoptions import settings_of  # noqa: PLC0415 - brings all protocols, and ``logs`` needs none
+
     log, home = arguments.log, Home.find(arguments.home)
+    settings_of(arguments, home)  # They say how signatures are checked.
     names = home.names()
     with home.store(read_only=True) as store, progress_bar("verifying") as bar:
         report = store.verify(log, lambda entries: bar.update(entries, 0))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from culm.bamboo.verification import Verify
+from culm.bamboo.verification import Verify, check_one_by_one
 from culm.bushbaby import Dialect
 from culm.cli.arguments import named, named_peer, text_type
 from culm.errors import ConfigError
@@ -164,7 +164,10 @@ def add_finding(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(arguments: argparse.Namespace, home: Home | None = None) -> Settings:
-    """The configuration of a home, overridden by the command line; ``ConfigError`` for a value that cannot be used."""
+    """The configuration of a home, overridden by the command line; ``ConfigError`` for a value that cannot be used.
+
+    The process checks signatures as it says from then on.
+    """
     settings = (home or Home.find(arguments.home)).settings(arguments.config)
     given: dict[str, Any] = {**read_limits(getattr(arguments, "limit", []))}
     for section in (NODE, PROPOSALS):
@@ -186,6 +189,8 @@ def settings_of(arguments: argparse.Namespace, home: Home | None = None) -> Sett
         known = {peer.url: peer for peer in settings.peers}
         found = tuple(known.get(url) or peer_settings(settings, url) for url in dict.fromkeys(peers))
         settings = replace(settings, peers=found, peers_origin=ORIGIN)
+    if Verify(settings["verify"]) is Verify.ONE_BY_ONE:
+        check_one_by_one()
     return settings
 
 

@@ -71,7 +71,7 @@ class Connection(UntimedConnection[Event]):
             messages.Adjust: self.theirs.take_adjust,
             messages.ResponseCredit: self.theirs.take_credit,
         }
-        self._is_distrusting = False  # Whether an entry was dropped for its signature.
+        self._is_distrusting = False  # An entry was dropped for its signature; from then on each is checked by itself.
         self._buffer = bytearray()  # the beginning of a message that is not all there
         self.refill()
 
@@ -144,7 +144,7 @@ class Connection(UntimedConnection[Event]):
 
     def _authentic(self, events: list[Event]) -> Iterator[Event]:
         """The events, up to an entry whose signature is bad; of an unverified response without such entries."""
-        bad = {id(entry) for entry in bad_entries(events)}
+        bad = {id(entry) for entry in bad_entries(events, in_batches=not self._is_distrusting)}
         if bad or not self._together:
             events = [*apart(events)]
         if not (bad or self._is_distrusting):

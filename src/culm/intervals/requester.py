@@ -30,7 +30,7 @@ class OurRequest(Progress):
     """A request of ours and the progress of its response.
 
     ``succession``: a request that stands for the one that takes over from this one, and the message that asked for
-    that. ``expected``: the hashes that the request names, by number. ``leaves_hashing``: whoever takes its events
+    that. ``expected``: the hashes that the request names, by number. ``leaves_hashing``: the owner of its events
     compares large payloads (``PayloadReceived.hasher``).
     """
 

@@ -56,7 +56,7 @@ class PayloadReceived:
 
     ``checked``: and the whole payload is the one that the entry names. That cannot be checked here if the beginning was
     held before and its hash was not handed in with the request; then the store has to check it. ``hasher``: it has
-    taken all of a large payload, and may still be at work. Whoever takes the event compares its hash, because waiting
+    taken all of a large payload, and may still be at work. The owner of the event compares its hash, because waiting
     for it here would hold up everything else that the connection has to do.
     """
 
@@ -95,8 +95,8 @@ def apart(events: Iterable[EventT]) -> list[EventT | EntryReceived | PayloadRece
     return found
 
 
-def bad_entries(events: Iterable[object]) -> list[Entry]:
-    """The entries among events whose signature is bad, in the order of the events."""
+def bad_entries(events: Iterable[object], *, in_batches: bool = True) -> list[Entry]:
+    """The entries among events whose signature is bad, in order; ``in_batches``: see ``culm.bamboo.are_authentic``."""
     entries: list[Entry] = []
     for event in events:
         if isinstance(event, EntryReceived):
@@ -105,4 +105,5 @@ def bad_entries(events: Iterable[object]) -> list[Entry]:
             entries += [entry for entry, _ in event.items]
     if not entries:  # In the middle of a payload. Checking nothing is not free: it counts the cores.
         return []
-    return [entry for entry, is_good in zip(entries, are_authentic(entries), strict=True) if not is_good]
+    verdicts = are_authentic(entries, in_batches=in_batches)
+    return [entry for entry, is_good in zip(entries, verdicts, strict=True) if not is_good]

@@ -36,7 +36,7 @@ class PayloadCheck:
             self._hasher.update(piece)
 
     def leave(self, piece: bytes) -> PayloadHasher | None:
-        """Leave the verdict on a large payload, of which this is the last piece, to the caller: what hashes all of it.
+        """Take the last piece of a large payload, and leave the verdict to the caller: what hashes all of it.
 
         None if the payload is not large, or cannot be checked: then ``finish`` tells at once.
         """

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from culm import native
 from culm.bushbaby import (
     HaveItem,
     WantItem,
@@ -20,6 +21,7 @@ from culm.testing.builders import tampered
 from culm.wire.places import place_text
 from culm.wire.stlv import encode_header
 from tests.bushbaby.peers import send_items
+from tests.nativecalls import accepted_in_batches
 from tests.node.bushbaby.deployed import Deployed
 from tests.node.links import Party, run, stream_pair, sync
 from tests.node.peers import until
@@ -135,6 +137,39 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
     # Entry 4 links to entry 1, so that 4 and 5 have a path of their own.
     assert list(alice.holds().values()) == [[1, 2, 4, 5]]
     assert alice.store.get(Place(log.identity.public, 0, 3)) is None
+
+
+@pytest.mark.skipif(native.core is None, reason="the native core is not built (make native)")
+@pytest.mark.parametrize("size", [20, 200])
+def test_behind_a_bad_signature_each_is_checked_by_itself(
+    parties: list[Party], monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A peer makes us pay for a batch with a bad signature once, in a small group and in a large one."""
+    alice, bob, _ = parties
+    forged, good = build_log(size, seed=44), build_log(size, seed=45)
+    calls = accepted_in_batches(monkeypatch)
+
+    async def talk() -> int:
+        near, far = await stream_pair()
+        session = await alice.session(near, called=True)
+        task = asyncio.create_task(session.run())
+        peer = Deployed(bob, far)
+        await peer.until(lambda: peer.connection.replicating)
+        items = [entry.encoded + forged.payloads[entry.hash] for entry in forged.entries]
+        items[-3] = tampered(forged.entries[-3]) + forged.payloads[forged.entries[-3].hash]
+        send_items(peer.connection, items)
+        peer.writer.write(peer.connection.data_to_send())
+        await until(lambda: bool(session.stats.refused))
+        before = len(calls)
+        send_items(peer.connection, [entry.encoded + good.payloads[entry.hash] for entry in good.entries])
+        peer.writer.write(peer.connection.data_to_send())
+        peer.writer.close()
+        await asyncio.gather(task, return_exceptions=True)
+        return before
+
+    before = run(talk)
+    assert 0 < before == len(calls)
+    assert size == len(alice.holds()[good.identity.public, 0])
 
 
 def test_a_refused_entry_is_asked_for_once(parties: list[Party], caplog: pytest.LogCaptureFixture) -> None:

@@ -5,13 +5,16 @@ buckets, as at a well: one is being emptied into the store while the other one f
 before the first one is back, the session stops reading, and TCP stops the peer.
 
 A third bucket stands between the two: signatures are checked on another thread, in batches because those are cheap, and
-while the group before is written.
+while the group before is written. From a bad one on the peer's entries are checked one by one, because a batch with
+bad signatures costs more than that.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from culm.bamboo import Entry, are_authentic
+from culm.errors import BadSignature
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import GROUP_ENTRIES, AnyWorker, group_entries
 from culm.store import ImportReport, Item, authentic
@@ -34,6 +37,7 @@ class Intake(Storing):
         self._group: list[Item] = []
         self._bytes = 0
         self._checking: tuple[list[Item], asyncio.Task[list[bool]] | None] | None = None  # See ``_check_next``.
+        self._is_distrusting = False  # The peer has sent a bad signature.
 
     async def add(self, entry: Entry, payload: memoryview | None) -> None:
         """Take an entry with its payload (None: it did not come with one).
@@ -64,8 +68,10 @@ class Intake(Storing):
         report, store = ImportReport(), self._worker.store
         if verdicts is None:
             report = await self._worker.run(store.add, group)
+            self._is_distrusting |= any(isinstance(error, BadSignature) for _, error in report.refused)
         else:
             good = authentic(group, await verdicts, report)
+            self._is_distrusting |= len(good) < len(group)
             if self._group:
                 self._checking = self._check_next()
             report.merge(await self._worker.run(store.add, good, authenticated=True))
@@ -77,6 +83,7 @@ class Intake(Storing):
         group, self._group = self._group[:most], self._group[most:]
         self._bytes = sum(len(payload) for _, payload in self._group if payload is not None)
         self._moved.set()
-        if len(group) < _FEWEST_CHECKED:
+        if len(group) < _FEWEST_CHECKED and not self._is_distrusting:
             return group, None
-        return group, asyncio.create_task(self._worker.share.run(are_authentic, [entry for entry, _ in group]))
+        check = partial(are_authentic, [entry for entry, _ in group], in_batches=not self._is_distrusting)
+        return group, asyncio.create_task(self._worker.share.run(check))

@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from culm.bamboo import MAX_U64
+from culm.bamboo import MAX_U64, path
 from culm.node.interests.missing import EVERYTHING
 from culm.node.proposals.options import ProposalOptions
 from culm.proposals import Limits
-from culm.ranges import RangeSet, read_range
+from culm.ranges import Range, RangeSet, read_range
 from tests.models import MARKS, count, models
 from tests.node.holdings import ALL, ENTRY, FORGOTTEN, LENGTH, NO, a_store, fill, holdings, interests, key
 from tests.node.interests.test_missing_model import needs, tails, wants_payload
@@ -52,6 +52,12 @@ LIMITS = st.sampled_from([None, None, Limits(proposals=3, window=400, chunk=60)]
     limits=Limits(proposals=3, window=400, chunk=60),
     sizes=(0, MAX_U64),
 )
+@example(  # only entries to come are wanted, and what verifies the next one comes before it
+    ours=([NO] * 45, 0),
+    interest=RangeSet([Range(43, metadata=False, least_size=4, size_limit=11, forbidden=(43, 44, 45))]),
+    limits=None,
+    sizes=(0, MAX_U64),
+)
 def test_from_a_peer_that_has_everything(
     ours: tuple[list[str], int], interest: RangeSet, limits: Limits | None, sizes: tuple[int, int]
 ) -> None:
@@ -79,7 +85,9 @@ def test_from_a_peer_that_has_everything(
     assert wanted - forgotten <= found[1]
     assert tails(items, [], LENGTH) <= found[0]
     came, fetched = ({seq for _, seq in some} for some in (asks.arriving.entries, asks.arriving.payloads))
-    assert came <= needs(items, LENGTH) | waiting | {seq for seq in HERE if any(seq in span(item) for item in items)}
+    following = set(path(LENGTH + 1, 1)) if any(item.is_open for item in items) else set()
+    between = {seq for seq in HERE if any(seq in span(item) for item in items)}
+    assert came <= needs(items, LENGTH) | waiting | between | following
     proposed = {seq for seq in HERE if is_proposed(items, seq, SIZE[seq]) and sizes[0] <= SIZE[seq] <= sizes[1]}
     assert fetched <= (proposed - payloads) | EMPTY
     assert max(asks.arriving.payloads.values(), default=1) == 1

@@ -196,7 +196,7 @@ def _sizes(spark: SparkSession) -> list[Figure]:
         strict_cost = on_spark([place], "all", count=size)
         strict = rate(f"strict, {size:,}", size, strict_cost, "plain processes", plain.value, 2.5)
         heads_cost = on_spark([place], "heads", count=size)
-        heads = rate(f"heads, {size:,}", size, heads_cost, "strict", strict.value, 10)
+        heads = rate(f"heads, {size:,}", size, heads_cost, "strict", strict.value)
         logs = size // LOG
         forked = finding_forks([place, siblings(spark, f"siblings-{size}", logs)], -(-logs // FORKED))
         figures += [plain, strict, heads, rate(f"forks, heads, {size:,}", size, forked)]

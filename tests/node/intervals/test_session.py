@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -115,9 +115,14 @@ def test_pieces_of_a_payload_are_nothing_to_speak_about(peers: list[Peer], monke
     log = LogBuilder(build_log(1).identity)
     log.append(bytes(8_000_000))
     bob.store.add(log.items())
-    composed: list[Any] = []
+    composed: list[IntervalSession] = []
     compose = IntervalSession._compose
-    monkeypatch.setattr(IntervalSession, "_compose", lambda self: (composed.append(self), compose(self))[1])
+
+    def noting(self: IntervalSession) -> bool:
+        composed.append(self)
+        return compose(self)
+
+    monkeypatch.setattr(IntervalSession, "_compose", noting)
     session = sync(alice, bob, [key(log)])
     assert alice.numbers(key(log)) == [1]
     assert composed.count(session) < 12

@@ -35,7 +35,7 @@ from culm.spark.report.source import Source, source_of
 from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.engine import Engine
-from culm.spark.runtime.output import count_rows, other_version
+from culm.spark.runtime.output import count_rows
 from culm.spark.runtime.shell import Job, job
 from culm.spark.verification.forks import Fork
 from culm.spark.verification.merge import LOG
@@ -77,8 +77,8 @@ def run(
         raise ConfigError(f"{logs} logs; accepted: 1 to {MOST_LOGS}, since a page must stay small")
     source = source_of(Path(results).absolute())
     with job("report", output, [source.folder], mode={"logs": logs}, overwrite=overwrite, progress=progress) as run:
-        if source.state is None and (other := other_version(source.said)) is not None:
-            run.say(other)
+        if source.other:
+            run.say(source.other)
         (run.folder / "numbers").mkdir()
         with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
             run.say(f"reading {source.entries:,} verdicts")

@@ -61,7 +61,7 @@ def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: st
         def flush(table: type[Row]) -> None:
             """Write what waits to become a row group. The first one makes the file."""
             if table not in writers:
-                writers[table] = files.enter_context(_writer(folders[table], schema(table), facts))
+                writers[table] = files.enter_context(_writer(_part(folders[table]), schema(table), facts))
             writers[table].write_table(pa.Table.from_batches(waiting[table]))
             waiting[table], sizes[table] = [], 0
 
@@ -133,23 +133,32 @@ def count_rows(folder: Path) -> int:
 def write_table(table: pa.Table, folder: Path) -> None:
     """Write a table of Arrow as a Parquet table into a new folder."""
     folder.mkdir(parents=True)
-    with _writer(folder, table.schema) as writer:
+    write_file(table, _part(folder))
+
+
+def write_file(table: pa.Table, path: Path) -> None:
+    """Write a table of Arrow as one Parquet file."""
+    with _writer(path, table.schema, _stated.get()) as writer:
         writer.write_table(table)
 
 
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
     if not any(folder.glob("*.parquet")):
-        _writer(folder, schema(table), _stated.get()).close()
+        write_file(schema(table).empty_table(), _part(folder))
 
 
-def _writer(folder: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
-    """Of a new file in a folder, by a random name that no other task uses."""
+def _part(folder: Path) -> Path:
+    """A new file in a folder, by a random name that no other task uses."""
+    return folder / f"part-{secrets.token_hex(8)}.parquet"
+
+
+def _writer(path: Path, columns: pa.Schema, facts: str) -> parquet.ParquetWriter:
     few = ("author", "log_id", "copies")  # values that repeat
     # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
     hashes = [name for name in columns.names if name.endswith("_hash")]
     return parquet.ParquetWriter(
-        folder / f"part-{secrets.token_hex(8)}.parquet",
+        path,
         columns.with_metadata({"culm": facts} if facts else columns.metadata),
         use_dictionary=[field.name for field in columns if str(field.type) == "string" or field.name in few],
         compression={name: "none" if name in hashes else "snappy" for name in columns.names},

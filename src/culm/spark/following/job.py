@@ -18,7 +18,7 @@ from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tabl
 from culm.spark.reading.found import READ
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.output import ended, provenance, stating
+from culm.spark.runtime.output import now, provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
@@ -69,7 +69,8 @@ def follow(
 class Following:
     """What a query does with each batch. None begins once ``halted`` is set; ``busy`` is locked while one is at work.
 
-    ``source`` is what is followed, to be stated with the results. ``ConfigError`` if the state is something else, before Spark is started.
+    ``source`` is what is followed, to be stated with the results. ``ConfigError`` if the state is something else,
+    before Spark is started.
     """
 
     def __init__(self, source: str, folder: Path, output: Folder | Tables, signatures: str, say: Say) -> None:
@@ -104,8 +105,7 @@ class Following:
                 raise CulmError("halted between two batches")
             state = self.state()
             # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
-            query = str(json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"])
-            position = {"query": query, "batch": number}
+            position = {"query": json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"], "batch": number}
             if state.position != position:
                 self._add(state, batch, position)
             self._deliver(state, batch.sparkSession)
@@ -150,8 +150,8 @@ class Following:
                 step = partial(pronounced, everything=True, told=changes)
                 state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
             tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
-            facts = {**Summary.of(state.totals, self.signatures).as_dict(), "made": ended(self._made)}
-            self.output.put(spark, tables, {**facts, "batch": number, "mark": state.mark})
+            facts = {"made": {**self._made, "ended": now()}, "batch": number, "mark": state.mark}
+            self.output.put(spark, tables, Summary.of(state.totals, self.signatures).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
             self.say(f"batch {number}: {counted(place)}; {state.totals['entries']:,} entries: {every}")
         forget(state)

@@ -14,8 +14,8 @@ from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
 from culm.spark.runtime.output import write_file
 from culm.spark.runtime.shell import Result
 
-MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS, MOST_INPUTS = 25, 50, 50, 30, 50
-"""How many rows of these tables a page shows. They bound the page's size; what is beside it has all rows."""
+MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
+"""How many rows of these tables a page shows. They bound the page's size; the tables beside it have all rows."""
 
 PROOF_BYTES = 4096
 """How many bytes of a proof a page shows. A proof has some 600; a table that somebody made could hold anything."""

@@ -26,7 +26,7 @@ from markupsafe import Markup
 from culm.bamboo.decimal import size_text
 from culm.charts import Bars, Series, bar_chart, line_chart, number_text
 from culm.spark.batches.payload import STATES
-from culm.spark.report.numbers import MOST_INPUTS, Completeness, Copies, Coverage, Growth, Lengths, LogNumbers, Numbers
+from culm.spark.report.numbers import Completeness, Copies, Coverage, Growth, Lengths, LogNumbers, Numbers
 from culm.wire.places import author_text
 
 _MOST_LETTERS = 300  # of a foreign text; a longer one would fill the page
@@ -44,12 +44,11 @@ def page(numbers: Numbers) -> str:
     environment.trim_blocks = environment.lstrip_blocks = True
     charts = completeness_chart, copies_chart, entries_chart, lengths_chart, sizes_chart
     called = bar, percent_text, picture, share, *charts
-    environment.globals |= {"STATES": STATES, "MOST_INPUTS": MOST_INPUTS, **{one.__name__: one for one in called}}
+    environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")
     of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
-    source = numbers.source
-    return made.render(numbers=numbers, said=source.said, other=source.other, of_all=of_all, tables=tables)
+    return made.render(numbers=numbers, said=numbers.source.said, of_all=of_all, tables=tables)
 
 
 # -- text ----------------------------------------------------------------------------------------------------------

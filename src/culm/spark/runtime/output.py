@@ -15,7 +15,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -175,7 +175,8 @@ def place_of(path: Path) -> str:
 # -- how they were made ------------------------------------------------------------------------------------------
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, as provenance has it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -188,12 +189,7 @@ def provenance(command: str, inputs: Iterable[str | Path], mode: Mapping[str, ob
     does not prove anything about the content.
     """
     facts = {"command": command, "mode": dict(mode), "inputs": list(_looked_at(inputs))}
-    return {**facts, "version": culm.__version__, "format": FORMAT, "started": _now()}
-
-
-def ended(made: Mapping[str, Any]) -> dict[str, Any]:
-    """All of it, with the time at which the job ends: now."""
-    return {**made, "ended": _now()}
+    return {**facts, "version": culm.__version__, "format": FORMAT, "started": now()}
 
 
 @contextmanager
@@ -212,8 +208,7 @@ def stating(made: Mapping[str, Any]) -> Iterator[None]:
 
 def other_version(said: Mapping[str, object]) -> str | None:
     """A sentence about results of another version of Culm, from their summary; None if this version made them."""
-    made = said.get("made")
-    by = made.get("version") if isinstance(made, dict) else None
+    by = made.get("version") if isinstance(made := said.get("made"), dict) else None
     if by == culm.__version__:
         return None
     whose = f"version {by} of Culm" if isinstance(by, str) else "a version of Culm that did not say which it is"
@@ -223,18 +218,16 @@ def other_version(said: Mapping[str, object]) -> str | None:
 def _looked_at(places: Iterable[str | Path]) -> Iterator[dict[str, Any]]:
     left = _ALL_BYTES
     for place in located(places):
-        try:
+        with suppress(ConfigError):  # It is not there if it is still to be made, as a new state is.
             files = list(place.listed())
-        except ConfigError:
-            continue  # it is to be made, as a new state is
-        size = sum(file.size or 0 for file in files)
-        if place.is_local and [file.location for file in files] == [place] and size <= min(left, _FILE_BYTES):
-            left -= size
-            of, data = "content", Path(place.uri).read_bytes()
-        else:
-            listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
-            of, data = "listing", json.dumps(listed).encode()
-        yield {"path": place.uri, "files": len(files), "bytes": size, "digest_of": of, "digest": _digest(data)}
+            size = sum(file.size or 0 for file in files)
+            if place.is_local and [file.location for file in files] == [place] and size <= min(left, _FILE_BYTES):
+                left -= size
+                of, data = "content", Path(place.uri).read_bytes()
+            else:
+                listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
+                of, data = "listing", json.dumps(listed).encode()
+            yield {"path": place.uri, "files": len(files), "bytes": size, "digest_of": of, "digest": _digest(data)}
 
 
 def _changed(place: Location) -> int | None:

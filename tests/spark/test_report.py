@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from markupsafe import escape
 
+import culm
 from culm.bamboo import MAX_U64
 from culm.bamboo.base62 import encode_base62
 from culm.errors import ConfigError, CulmError
@@ -31,9 +32,11 @@ from culm.spark.report.numbers import (
 from culm.spark.report.page import short, shown
 from culm.spark.report.steps import CELLS
 from culm.spark.runtime import columns, shell
+from culm.spark.runtime.output import FORMAT
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.verdicts import Verdict
 from culm.store.files import BundleWriter
+from culm.testing import build_log
 from tests.spark import report_oracle as oracle
 from tests.spark.random_logs import RandomLogs
 from tests.spark.report_oracle import HOSTILE, verdict
@@ -335,19 +338,23 @@ class TestPage:
         assert not re.search(r"<details[^>]*open", made.html)
         assert made.page.tags["details"] > 85
 
-    def test_how_the_results_were_made(self, made: Made, tmp_path: Path) -> None:
-        """The page says how the results were made, as far as they tell. Only those of heads get the caveat of heads."""
+    def test_what_a_summary_lacks(self, made: Made, tmp_path: Path) -> None:
+        """Of results without a word on their making the page says so. Only those of heads get the caveat of heads."""
         assert ["not recorded", "an earlier version of Culm made these results"] in made.page.table("The verification")
         assert "--signatures heads" not in made.page.text
+        wrong = {"mode": [], "version": ["1"], "inputs": [1, {"path": HOSTILE, "files": [[]]}], HOSTILE: 1}
         for told, words in (("all", "every one"), ("heads", "those of heads only"), (HOSTILE, seen(HOSTILE))):
             results, output = tmp_path / "verified", tmp_path / "report"
             add_rows(results, [verdict(bytes(32), 0, 1)])
             summary = json.loads((results / "summary.json").read_text())
-            (results / "summary.json").write_text(json.dumps({**summary, "signatures": told, "version": ["1"]}))
+            (results / "summary.json").write_text(json.dumps({**summary, "signatures": told, "made": wrong}))
             with without_spark():
                 report.run(str(results), output, overwrite=True)
             page = oracle.Page((output / report.PAGE).read_text(encoding="utf-8"))
             assert [["signatures that were checked", words]] == page.table("The verification")
+            assert [[seen(HOSTILE), *"\N{EN DASH}" * 4]] == [
+                [one.strip() for one in row] for row in page.table("1 input")
+            ]
             assert (told == "heads") == ("--signatures heads" in page.text)
 
     def test_nothing_from_elsewhere(self, made: Made) -> None:
@@ -468,6 +475,56 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
     file.write_bytes(b"PAR1")
     with without_spark(), pytest.raises(CulmError, match=r"more\.parquet: not a Parquet file"):
         report.run(str(results), tmp_path / "report")
+
+
+def test_how_the_results_were_made(tmp_path: Path) -> None:
+    """The page says what the summary of a real run says: command, version, times, and each input with its digest."""
+    log, entries, results = build_log(3), tmp_path / "entries", tmp_path / "verified"
+    entries.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
+    said: list[str] = []
+    with without_spark():
+        run([str(entries)], results, signatures="heads")
+        report.run(str(results), tmp_path / "report", progress=said.append)
+    html = (tmp_path / "report" / report.PAGE).read_text(encoding="utf-8")
+    page, made = oracle.Page(html), json.loads((results / "summary.json").read_text())["made"]
+    assert [
+        ["command of culm spark", "verify"],
+        ["version of Culm", culm.__version__],
+        ["signatures that were checked", "those of heads only"],
+        ["format of the results", str(FORMAT)],
+        ["started", made["started"]],
+        ["ended", made["ended"]],
+    ] == page.table("The verification")
+    (given,) = made["inputs"]
+    size = entries.stat().st_size
+    assert [[str(entries), "1", f"{size:,}", given["digest"], "content"]] == page.table("1 input")
+    assert "made by" not in page.text + "".join(said)
+
+
+def test_results_of_another_version(tmp_path: Path) -> None:
+    """That another version made the results stands on the page, and is said while the report is made."""
+    results, lines = tmp_path / "verified", list[str]()
+    add_rows(results, [verdict(bytes(32), 0, 1)])
+    (results / "summary.json").write_text(json.dumps({"entries": 1, "made": {"version": "0.0.1<b>"}}))
+    with without_spark():
+        report.run(str(results), tmp_path / "report", progress=lines.append)
+    expected = f"the results were made by version 0.0.1<b> of Culm; this is version {culm.__version__}"
+    assert expected in lines
+    assert f"Note: {expected}." in oracle.Page((tmp_path / "report" / report.PAGE).read_text(encoding="utf-8")).text
+
+
+def test_every_table_says_how_it_was_made(tmp_path: Path) -> None:
+    """The small tables, too, say in their metadata which command and version made them."""
+    add_rows(tmp_path / "verified", [verdict(bytes(32), 0, 1)])
+    with without_spark():
+        report.run(str(tmp_path / "verified"), tmp_path / "report")
+    files = [*(tmp_path / "report" / "numbers").rglob("*.parquet")]
+    assert {*SMALL, "logs", "authors", "forks", "rejects"} == {
+        path.stem if path.parent.name == "numbers" else path.parent.name for path in files
+    }
+    for path in files:
+        stated = json.loads(pq.read_schema(path).metadata[b"culm"])
+        assert ("report", culm.__version__) == (stated["command"], stated["version"]), path
 
 
 @pytest.mark.slow

@@ -48,6 +48,13 @@ def place(text: str) -> Any:  # noqa: ANN401 - a path, or a location of a packag
     return target(text)
 
 
+def folder(text: str) -> Any:  # noqa: ANN401 - a path, as ``place`` makes it
+    """The type of an argument that is a folder of this machine or of a shared disk, and cannot be a URI."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"{text} is a URI; name a folder of this machine or of a shared disk")
+    return place(text)
+
+
 def add_options(parser: argparse.ArgumentParser, options: Mapping[str, Mapping[str, Any]]) -> None:
     """Add options to a parser: by the name of each what ``add_argument`` takes."""
     for name, settings in options.items():

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from culm.bamboo.decimal import size_text
-from culm.cli.arguments import add_options, number
+from culm.cli.arguments import add_options, folder, number
 from culm.cli.command import Commands
 from culm.cli.output import Stages, print_json, print_table
 from culm.cli.spark import OUTPUT
@@ -41,7 +41,8 @@ def _add_arguments(simulate: argparse.ArgumentParser) -> None:
         type=number("number of processes"),
         help="scenarios that run at the same time (default: as many as there are cores)",
     )
-    add_options(simulate, OUTPUT)
+    here = {"type": folder, "help": "folder for results; this command makes it"}
+    add_options(simulate, {**OUTPUT, "--output": {**OUTPUT["--output"], **here}})
 
 
 def _simulate(arguments: argparse.Namespace) -> int:

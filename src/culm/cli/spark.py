@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from culm.bamboo.decimal import size_text
-from culm.cli.arguments import add_options, number, place
+from culm.cli.arguments import add_options, folder, number, place
 from culm.cli.command import Commands
 from culm.cli.output import Stages, note, print_json, print_table
 from culm.cli.reconcile import ask_peer, peer_address
 from culm.errors import ConfigError
-from culm.node.network.urls import PeerUrl, is_address
+from culm.node.network.urls import LISTENER_SCHEMES, PeerUrl, is_address
 
 if TYPE_CHECKING:
     from culm.spark.reconciliation.reconcile import Difference
@@ -154,7 +154,9 @@ def _two_tables(arguments: argparse.Namespace) -> "Values":
 
 def _other_side(arguments: argparse.Namespace) -> "Values":
     """The other side of a comparison, if it is a peer: a function that asks it."""
-    return {"b": partial(_asked, peer_address(arguments.b))} if is_address(arguments.b) else {}
+    scheme, is_uri, _ = arguments.b.partition("://")
+    is_peer = scheme in (*LISTENER_SCHEMES, "tcp") if is_uri else is_address(arguments.b)
+    return {"b": partial(_asked, peer_address(arguments.b))} if is_peer else {}
 
 
 def _asked(peer: PeerUrl, index: "IndexStorage") -> "Iterator[Difference]":
@@ -233,7 +235,7 @@ _JOBS = {
             "--state": _option(
                 "DIR", "what is known and read so far; this command makes it", type=_state_folder, required=True
             ),
-            "--output": _option("DIR", "a folder for the changes; this command makes it", type=Path),
+            "--output": _option("DIR", "a folder for the changes; this command makes it", type=folder),
             "--table": _option("CATALOG.DB.NAME", "instead of --output: merge the verdicts into this table"),
             "--output-format": _option(
                 None,
@@ -292,7 +294,10 @@ _JOBS = {
         module="culm.spark.reconciliation.fingerprint",
         options={
             "--input": _option(
-                "DIR", "results of culm spark verify, or Parquet files of such a table", dest="table", required=True
+                "DIR",
+                "results of culm spark verify, or Parquet files of such a table; a folder or URI",
+                dest="table",
+                required=True,
             ),
             "--view": _option(None, "what to index (default: entries)", choices=_VIEWS, default="entries"),
             **_on_spark(),

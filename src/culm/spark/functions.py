@@ -14,7 +14,7 @@ Numbers are whole, from 1 to 2^64 - 1, of any type that SQL has for them; others
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, SparkSession
@@ -50,8 +50,8 @@ def function(name: str) -> Callable[..., Column]:
     # Spark looks at the hints to see that these are functions of arrays, but here hints are only names.
     given.__annotations__.update(dict.fromkeys(given.__annotations__, pa.Array))
     make: Any = arrow_udf
-    made: Callable[..., Column] = make(given, from_arrow_type(kind))  # in SQL, the type would be a question to a server
-    return made
+    # In SQL, the type would be a question to a server.
+    return cast("Callable[..., Column]", make(given, from_arrow_type(kind)))
 
 
 def _is_signed(encoded: pa.Array) -> pa.Array:

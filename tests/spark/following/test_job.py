@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,13 +12,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from culm.cli import main
 from culm.spark import State
 from culm.spark.following.job import Following, run_follow
+from culm.testing import build_log
 from tests.patience import PATIENCE
 from tests.spark.following.streams import Arriving, told
+from tests.spark.verification.test_state import bundle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +40,19 @@ def test_nothing_arrives(tmp_path: Path) -> None:
     made = run_follow(str(tmp_path / "empty"), tmp_path / "state", output=tmp_path / "output", once=True)
     assert (0, 0, 0) == (made.entries, made.verified, made.rejects)
     assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.usefixtures("spark")
+def test_results_name_what_was_followed(tmp_path: Path) -> None:
+    """The summary and each file of the feed name the folder that was followed."""
+    log, inputs = build_log(2), tmp_path / "inputs"
+    inputs.mkdir()
+    bundle(inputs / "log", [(entry, log.payloads[entry.hash]) for entry in log.entries])
+    run_follow(str(inputs), tmp_path / "state", output=tmp_path / "output", once=True)
+    mode = {"source": str(inputs), "signatures": "all", "state": str(tmp_path / "state")}
+    assert mode == json.loads((tmp_path / "output" / "summary.json").read_text())["made"]["mode"]
+    (file,) = (tmp_path / "output" / "changes").rglob("*.parquet")
+    assert mode == json.loads(pq.read_schema(file).metadata[b"culm"])["mode"]
 
 
 @pytest.mark.long

@@ -158,15 +158,15 @@ def test_wrong_calls_before_spark_is_started(tmp_path: Path) -> None:
     table = write(tmp_path / "t", rows_of(entries))
     out = tmp_path / "out"
     wrong: list[tuple[Callable[[], object], str]] = [
-        (lambda: run_fingerprint(str(tmp_path / "nothing"), out), "there is no such folder"),
-        (lambda: run_fingerprint(str(tmp_path / "empty"), out), "no Parquet files.*culm spark verify"),
+        (lambda: run_fingerprint(str(tmp_path / "nothing"), out), "there is no such file or folder"),
+        (lambda: run_fingerprint(str(tmp_path / "empty"), out), "not a folder with Parquet files.*culm spark verify"),
         (lambda: run_fingerprint(str(tmp_path / "bundle"), out), "not a folder.*culm spark verify"),
         (lambda: run_fingerprint(str(table), out, view="heads"), "entries or payloads"),
         (lambda: run_fingerprint(str(table), tmp_path / "empty" / "x" / "y"), "there is no folder"),
         (lambda: run_fingerprint(str(table), index), "is there already"),
         (lambda: run_reconcile(str(index), str(payloads), out), "an index of the payloads, not the entries"),
         (lambda: run_reconcile(str(index), str(table), out, view="payloads"), "an index of the entries"),
-        (lambda: run_reconcile(str(table), str(tmp_path / "empty"), out), "no Parquet files"),
+        (lambda: run_reconcile(str(table), str(tmp_path / "empty"), out), "not a folder with Parquet files"),
         (lambda: run_reconcile(str(table), str(table), table, overwrite=True), "holds something else"),
     ]
     for call, message in wrong:

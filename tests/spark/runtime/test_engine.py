@@ -128,7 +128,7 @@ class TestTables:
             left.join(right, ["key"], Both, outer=True)
         )
         assert [row for row in sorted(LEFT, key=repr) if row.key != 2] == found(left.among(right, ["key"]))
-        assert [LEFT[1]] == found(left.without(right, ["key"]))
+        assert [LEFT[1]] == found(left.among(right, ["key"], "anti"))
         assert [row for row in sorted(LEFT, key=repr) if row.name] == found(left.where("name"))
         assert sorted(LEFT * 2, key=repr) == found(left.union(left))
         assert [Sum(1, 40), Sum(2, 20), Sum(3, 40)] == found(left.total(["key"], Sum))

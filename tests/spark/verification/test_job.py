@@ -127,7 +127,7 @@ class TestWithSpark:
         def take_away(_line: str) -> None:
             plain.unlink(missing_ok=True)
 
-        with pytest.raises(CulmError, match=rf"^Spark: {plain}: there is no such file$"):
+        with pytest.raises(CulmError, match=rf"^Spark: {plain}: there is no such file or folder$"):
             run([str(plain)], output, overwrite=True, progress=take_away)
         assert [output] == list(tmp_path.iterdir())
         assert [output / "summary.json"] == list(output.iterdir())

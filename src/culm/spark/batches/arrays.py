@@ -1,6 +1,7 @@
 """Columns of numpy as arrays of Arrow and back, without a Python object for each value."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,14 @@ def fields_of(encoded: pa.Array | pa.ChunkedArray) -> Fields:
     bounds = np.frombuffer(offsets or bytes(8), np.int64, len(whole) + 1, whole.offset * 8)
     values = padded(memoryview(data or b"")[int(bounds[0]) : int(bounds[-1])])
     return Fields.decode(values, bounds[:-1] - bounds[0], bounds[1:] - bounds[0])
+
+
+def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Where rows begin that differ from the row before in any of these columns; the first row does."""
+    differs: npt.NDArray[np.bool_] = np.arange(len(columns[0])) == 0
+    for column in columns:
+        differs[1:] |= column[1:] != column[:-1]
+    return differs.nonzero()[0]
 
 
 def signed(numbers: Numbers) -> npt.NDArray[np.int64]:

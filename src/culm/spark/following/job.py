@@ -18,7 +18,7 @@ from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tabl
 from culm.spark.reading.found import READ
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.output import ended, provenance, stating
+from culm.spark.runtime.output import now, provenance, stating
 from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
@@ -31,6 +31,8 @@ from culm.spark.verification.verdicts import VERDICTS, pronounced
 from culm.spark.verification.verify import Increment, entries_of
 
 _SECONDS = 0.5  # Between two looks whether the query has ended; a user who presses Ctrl-C waits no longer than this.
+
+Say = Callable[[str], None]
 
 # Bytes of a state for each entry: its record, its findings, its place in the summaries.
 _ENTRY_BYTES = 450
@@ -60,18 +62,20 @@ def follow(
     ``ConfigError`` if an argument does not fit, if the state or the output holds something else, or if another run is
     at work on the state. Errors in a batch end the query; everything up to the batch before is kept.
     """
-    given = Following(state, output_of(output, table, table_format), signatures, progress or silent)
+    given = Following("a DataFrame", state, output_of(output, table, table_format), signatures, progress or silent)
     return given.start(entries, once=once, interval=interval)
 
 
 class Following:
     """What a query does with each batch. None begins once ``halted`` is set; ``busy`` is locked while one is at work.
 
-    ``ConfigError`` if the state is something else, before Spark is started.
+    ``source`` is what is followed, to be stated with the results. ``ConfigError`` if the state is something else,
+    before Spark is started.
     """
 
-    def __init__(self, folder: Path, output: Folder | Tables, signatures: str, say: Callable[[str], None]) -> None:
-        self._made = provenance("follow", [], {"signatures": signatures, "state": str(folder)})
+    def __init__(self, source: str, folder: Path, output: Folder | Tables, signatures: str, say: Say) -> None:
+        # There is nothing to say of the files of the source, because more come while the query runs.
+        self._made = provenance("follow", [], {"source": source, "signatures": signatures, "state": str(folder)})
         self.folder, self.output, self.signatures, self.say = folder.absolute(), output, signatures, say
         self.busy, self.halted = threading.Lock(), threading.Event()
         self.state()
@@ -101,8 +105,7 @@ class Following:
                 raise CulmError("halted between two batches")
             state = self.state()
             # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
-            query = str(json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"])
-            position = {"query": query, "batch": number}
+            position = {"query": json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"], "batch": number}
             if state.position != position:
                 self._add(state, batch, position)
             self._deliver(state, batch.sparkSession)
@@ -147,8 +150,8 @@ class Following:
                 step = partial(pronounced, everything=True, told=changes)
                 state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
             tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
-            facts = {**Summary.of(state.totals, self.signatures).as_dict(), "made": ended(self._made)}
-            self.output.put(spark, tables, {**facts, "batch": number, "mark": state.mark})
+            facts = {"made": {**self._made, "ended": now()}, "batch": number, "mark": state.mark}
+            self.output.put(spark, tables, Summary.of(state.totals, self.signatures).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
             self.say(f"batch {number}: {counted(place)}; {state.totals['entries']:,} entries: {every}")
         forget(state)
@@ -199,8 +202,8 @@ def run_follow(
     ``ConfigError`` if an argument does not fit; ``CulmError`` if a batch fails. The batches before it are kept.
     """
     say = progress or silent
-    given = Following(state.absolute(), output_of(output, table, table_format), signatures, say)
     (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
+    given = Following(place.uri, state.absolute(), output_of(output, table, table_format), signatures, say)
     settings = {} if place.is_local else dict(settings_here())
     settings |= {"columns": ",".join(READ), **dict(options)}
     with running(master or "local[*]", say, SETTINGS) as spark:

@@ -15,6 +15,7 @@ with ``;`` between several.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
@@ -30,7 +31,7 @@ from culm.spark.plan.rows import Checked, Counted, Refused, Transfer, Unserved, 
 from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
 from culm.spark.runtime.columns import Row, Sum, rows, types
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
-from culm.spark.runtime.shell import Result, job
+from culm.spark.runtime.shell import Result, job, local_input
 
 
 class Load(NamedTuple):
@@ -138,15 +139,14 @@ def run_plan(
     ``settings`` and the tables are those of ``culm.spark.plan.plan``. ``master``, ``overwrite``, ``progress`` and the
     errors are those of ``verification.job.run``.
     """
-    given = {"have": have, "want": want, "sizes": sizes, "peers": peers}
-    inputs = {name: Path(path).absolute() for name, path in given.items() if path is not None}
-    if missing := [path for path in inputs.values() if not path.exists()]:
-        raise ConfigError(f"{missing[0]}: there is no such file or folder")
-    with (
-        job("plan", output, inputs.values(), mode=settings, overwrite=overwrite, progress=progress) as run,
-        run.spark(master) as spark,
-    ):
-        tables: dict[str, Any] = {name: read_rows(spark, path) for name, path in inputs.items()}
+    named = {"have": have, "want": want, "sizes": sizes, "peers": peers}
+    inputs = {name: place for name, place in named.items() if place is not None}
+    with ExitStack() as stack:
+        made = job("plan", output, inputs.values(), mode=settings, overwrite=overwrite, progress=progress)
+        run = stack.enter_context(made)
+        paths = {name: stack.enter_context(local_input(place)) for name, place in inputs.items()}
+        spark = stack.enter_context(run.spark(master))
+        tables: dict[str, Any] = {name: read_rows(spark, path) for name, path in paths.items()}
         run.say("comparing what is held and what is wanted")
         planned = plan(spark, **tables, **settings)
         run.say("writing the plan")

@@ -264,8 +264,7 @@ def _spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[tuple[Par
 
 def packed(things: Iterable[T], most: int, size: Callable[[T], int]) -> Iterator[tuple[T, ...]]:
     """Things, in their order, together for a task while their sizes add up to at most ``most``."""
-    together: list[T] = []
-    weight = 0
+    together, weight = list[T](), 0
     for one in things:
         if together and weight + size(one) > most:
             yield tuple(together)

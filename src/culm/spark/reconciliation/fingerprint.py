@@ -33,7 +33,8 @@ from culm.spark.runtime.folders import check_output
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.output import place_of
 from culm.spark.runtime.session import running, silent
-from culm.spark.runtime.shell import Result, job
+from culm.spark.runtime.shell import Result, job, local_input
+from culm.spark.storage import Location, target
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.manifest import BLOCK_RECORDS, MAX_FILES, IndexFile, checked_block_records, write_manifest
@@ -58,19 +59,14 @@ _FIRST = "; verify stores and export files first, with culm spark verify, and na
 """What to do with an input that is no table. Culm's other commands take stores and files, so they are often named."""
 
 
-def table_folder(name: str | Path) -> Path:
+def table_folder(path: Path) -> Path:
     """The folder with the Parquet files: ``verdicts`` in the results of ``culm spark verify``, else the folder itself.
 
-    ``ConfigError`` if there is no such folder, or no Parquet file in it.
+    ``ConfigError`` if there is no Parquet file in it.
     """
-    path = Path(name).absolute()
-    if not path.exists():
-        raise ConfigError(f"{path}: there is no such folder")
-    if (path / "verdicts").is_dir():
-        path /= "verdicts"
+    path = path / "verdicts" if (path / "verdicts").is_dir() else path
     if not any(path.glob("**/*.parquet")):
-        what = "no Parquet files are in it" if path.is_dir() else "not a folder of Parquet files"
-        raise ConfigError(f"{path}: {what}{_FIRST}")
+        raise ConfigError(f"{path}: not a folder with Parquet files{_FIRST}")
     return path
 
 
@@ -118,12 +114,12 @@ class Fingerprint(Result):
 def fingerprint(
     spark: SparkSession,
     entries: DataFrame,
-    folder: str | Path,
+    folder: str | Path | Location,
     *,
     view: str = "entries",
     block_records: int = BLOCK_RECORDS,
     overwrite: bool = False,
-    reads: Sequence[Path] = (),
+    reads: Sequence[str] = (),
 ) -> Fingerprint:
     """Write the record index of a table into a new folder: all of it or, on failure, none.
 
@@ -139,7 +135,8 @@ def fingerprint(
     of_view = view_of(view)
     keys = counted(entries, of_view).selectExpr(f"{RECORD_AT} AS at", f"{RECORD_ID} AS id")
     mode = {"view": view, "block_records": checked_block_records(block_records)}
-    with job("fingerprint", Path(folder), reads, mode=mode, overwrite=overwrite, progress=None) as run:
+    output = folder if isinstance(folder, Location) else target(folder)
+    with job("fingerprint", output, reads, mode=mode, overwrite=overwrite, progress=None) as run:
         files = _write_files(spark, keys, run.folder, block_records)
         for path in run.folder.iterdir():  # delete the files of attempts that did not count
             if path.name not in {file.name for file in files}:
@@ -153,7 +150,7 @@ def fingerprint(
 
 def run(
     table: str,
-    output: Path,
+    output: Path | Location,
     *,
     view: str = "entries",
     master: str = "local[*]",
@@ -166,13 +163,14 @@ def run(
     started, if there is no such table or the output cannot be written.
     """
     say = progress or silent
-    source = table_folder(table)
     view_of(view)
-    check_output(output, overwrite=overwrite, reads=[source])
-    with running(master, say) as spark:
-        say("sorting the records and writing their index")
-        entries = spark.read.parquet(place_of(source))
-        return fingerprint(spark, entries, output, view=view, overwrite=overwrite, reads=[source])
+    check_output(output, overwrite=overwrite, reads=[table])
+    with local_input(table) as given:
+        found = table_folder(given)
+        with running(master, say) as spark:
+            say("sorting the records and writing their index")
+            entries = spark.read.parquet(place_of(found))
+            return fingerprint(spark, entries, output, view=view, overwrite=overwrite, reads=[table])
 
 
 # -- on Spark -------------------------------------------------------------------------------------------------------

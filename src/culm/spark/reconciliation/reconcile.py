@@ -27,7 +27,7 @@ from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprin
 from culm.spark.runtime.columns import Unsigned, table_of, types
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted
 from culm.spark.runtime.output import place_of, read_batches, write_here
-from culm.spark.runtime.shell import Result, job
+from culm.spark.runtime.shell import Result, job, local_input
 from culm.store import View
 from culm.store.recordindex import IndexStorage
 from culm.store.recordindex.compare import compare
@@ -149,21 +149,23 @@ def run(
 ) -> Comparison:
     """Compare two sides and write ``output``: ``differences/``, Parquet with rows of ``Difference``.
 
-    A side is a folder: of a table, of the results of ``culm spark verify``, or a record index. ``b`` may also be a
-    function that takes an index and finds its differences with something else, for instance with a peer. Two tables are
-    compared whole. Beside an index or such a function, a table gets an index of its own first. Without any table Spark
-    is not started, and only ids and numbers are known. ``view`` None: that of the indexes, else ``entries``.
+    A side is the path or URI of a folder: of a table, of the results of ``culm spark verify``, or a record index. ``b``
+    may also be a function that takes an index and finds its differences with something else, for instance with a peer.
+    Two tables are compared whole. Beside an index or such a function, a table gets an index of its own first. Without
+    any table Spark is not started, and only ids and numbers are known. ``view`` None: that of the indexes,
+    else ``entries``.
 
     ``ConfigError`` or ``StoreError``, before Spark is started, if a side cannot be read, the indexes are of different
     views, or the output cannot be written.
     """
     with ExitStack() as stack:
-        paths = map(Path, (a, b) if isinstance(b, str) else (a,))
-        folders = [path.absolute() if is_index(path) else table_folder(path) for path in paths]
+        places = (a, b) if isinstance(b, str) else (a,)
+        paths = [stack.enter_context(local_input(place)) for place in places]
+        folders = [path if is_index(path) else table_folder(path) for path in paths]
         known = {folder: stack.enter_context(IndexStorage(folder)) for folder in folders if is_index(folder)}
         of_view = _view(known, view)
         mode = {"view": of_view.value}
-        run = stack.enter_context(job("reconcile", output, folders, mode=mode, overwrite=overwrite, progress=progress))
+        run = stack.enter_context(job("reconcile", output, places, mode=mode, overwrite=overwrite, progress=progress))
         tables: dict[Path, DataFrame] = {}
         if whole := [folder for folder in folders if folder not in known]:
             spark = stack.enter_context(run.spark(master))
@@ -177,7 +179,7 @@ def run(
             frame = reconcile(one.sparkSession, one, other, view=of_view.value)
         else:
             for number, (folder, table) in enumerate(tables.items()):
-                run.say(f"writing the index of {folder}")
+                run.say(f"writing the index of {folder.name}")
                 place = run.folder / "work" / f"index-{number}"
                 place.parent.mkdir(exist_ok=True)
                 fingerprint(table.sparkSession, table, place, view=of_view.value)

@@ -35,8 +35,8 @@ from culm.spark.report.source import Source, source_of
 from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.engine import Engine
-from culm.spark.runtime.output import count_rows, other_version
-from culm.spark.runtime.shell import Job, job
+from culm.spark.runtime.output import count_rows
+from culm.spark.runtime.shell import Job, job, local_input
 from culm.spark.verification.forks import Fork
 from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import VERDICTS, VERIFIED
@@ -75,18 +75,19 @@ def run(
     """
     if not 1 <= logs <= MOST_LOGS:
         raise ConfigError(f"{logs} logs; accepted: 1 to {MOST_LOGS}, since a page must stay small")
-    source = source_of(Path(results).absolute())
-    with job("report", output, [source.folder], mode={"logs": logs}, overwrite=overwrite, progress=progress) as run:
-        if source.state is None and (other := other_version(source.said)) is not None:
-            run.say(other)
-        (run.folder / "numbers").mkdir()
+    with (
+        job("report", output, [results], mode={"logs": logs}, overwrite=overwrite, progress=progress) as run,
+        local_input(results) as given,
+    ):
+        source = source_of(given)
+        if source.other:
+            run.say(source.other)
         with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
             run.say(f"reading {source.entries:,} verdicts")
             found = counted(source, engine, run, logs)
         write_small(found, run.folder / "numbers")
-        text = page(found).encode("utf-8", "xmlcharrefreplace")
-        (run.folder / PAGE).write_bytes(text)
-        return run.done(replace(found.totals, page_bytes=len(text)))
+        size = (run.folder / PAGE).write_bytes(page(found).encode("utf-8", "xmlcharrefreplace"))
+        return run.done(replace(found.totals, page_bytes=size))
 
 
 def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numbers:

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyarrow import parquet
-
 from culm.spark.report.source import Source
 from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
+from culm.spark.runtime.output import write_file
 from culm.spark.runtime.shell import Result
 
 MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
@@ -227,4 +226,4 @@ class Numbers(NamedTuple):
 def write_small(numbers: Numbers, folder: Path) -> None:
     """Write the small tables into a folder, each as a file ``NAME.parquet``."""
     for name, table in SMALL.items():
-        parquet.write_table(table_of(table, numbers.tables[name]), folder / f"{name}.parquet")
+        write_file(table_of(table, numbers.tables[name]), folder / f"{name}.parquet")

@@ -15,6 +15,7 @@ from culm.errors import ConfigError, CulmError
 from culm.spark.runtime.columns import Row, Unsigned, names
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.folders import SUMMARY
+from culm.spark.runtime.output import other_version
 from culm.spark.verification.forks import Fork, forks
 from culm.spark.verification.gather import Reject
 from culm.spark.verification.state import State
@@ -47,6 +48,11 @@ class Source(NamedTuple):
     entries: int
     rejected: int
     state: State | None = None
+
+    @property
+    def other(self) -> str | None:
+        """A sentence about results that another version of Culm made; None for a state, which does not say."""
+        return None if self.state else other_version(self.said)
 
     def tables(self, engine: Engine) -> tuple[Table[Any], Table[Fork] | None, Table[Reject]]:
         """The verdicts, with the columns of ``Judged`` and perhaps more, the proofs of forks, and the rejects.

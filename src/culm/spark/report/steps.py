@@ -18,11 +18,11 @@ import pyarrow as pa
 from pyarrow import compute
 
 from culm.ranges import runs as of_numbers
-from culm.spark.batches.arrays import decimals
+from culm.spark.batches.arrays import begins, decimals
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.report.numbers import PROOF_BYTES, Coverage, LogKind, LogNumbers
-from culm.spark.report.stretches import Longs, Runs, begins, encoded, magnitudes, union, unsigned_of
+from culm.spark.report.stretches import Longs, Runs, encoded, magnitudes, union, unsigned_of
 from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED

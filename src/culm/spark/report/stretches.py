@@ -28,7 +28,7 @@ from pyarrow import compute
 
 from culm.bamboo import MAX_U64
 from culm.errors import CulmError
-from culm.spark.batches.arrays import decimals, signed, unsigned
+from culm.spark.batches.arrays import begins, decimals, signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Sum, Tiny, names, schema
@@ -101,14 +101,6 @@ def stretches(rows: pa.Table) -> pa.Table:
     sums = counts, _sums(size, starts), np.add.reduceat(copies, starts)
     columns = *place, *kind, pa.array(signed(forked_at), mask=forked_at == 0), *sums
     return pa.table(dict(zip(names(Stretch), columns, strict=True)))
-
-
-def begins(*columns: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
-    """Where rows begin that differ from the row before in any of these columns; the first row does."""
-    differs: npt.NDArray[np.bool_] = np.arange(len(columns[0])) == 0
-    for column in columns:
-        differs[1:] |= column[1:] != column[:-1]
-    return differs.nonzero()[0]
 
 
 def proofs(rows: pa.Table) -> pa.Table:

@@ -123,10 +123,6 @@ class Table(Generic[R]):
 
         return self._filtered(on, chosen)
 
-    def without(self, other: Table[Any], on: Sequence[str]) -> Table[R]:
-        """The rows that equal none of another table in ``on``."""
-        return self.among(other, on, "anti")
-
     def where(self, column: str) -> Table[R]:
         """The rows that have a value in this column."""
         return self._filtered([column], lambda found: np.asarray(found.column(column).is_valid()))

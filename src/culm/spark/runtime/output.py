@@ -15,7 +15,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -61,7 +61,7 @@ def write_made(made: Iterable[Row], folders: Mapping[type[Row], Path], facts: st
         def flush(table: type[Row]) -> None:
             """Write what waits to become a row group. The first one makes the file."""
             if table not in writers:
-                writers[table] = files.enter_context(_writer(folders[table], schema(table), facts))
+                writers[table] = files.enter_context(_writer(_part(folders[table]), schema(table), facts))
             writers[table].write_table(pa.Table.from_batches(waiting[table]))
             waiting[table], sizes[table] = [], 0
 
@@ -133,23 +133,32 @@ def count_rows(folder: Path) -> int:
 def write_table(table: pa.Table, folder: Path) -> None:
     """Write a table of Arrow as a Parquet table into a new folder."""
     folder.mkdir(parents=True)
-    with _writer(folder, table.schema) as writer:
+    write_file(table, _part(folder))
+
+
+def write_file(table: pa.Table, path: Path) -> None:
+    """Write a table of Arrow as one Parquet file."""
+    with _writer(path, table.schema, _stated.get()) as writer:
         writer.write_table(table)
 
 
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
     if not any(folder.glob("*.parquet")):
-        _writer(folder, schema(table), _stated.get()).close()
+        write_file(schema(table).empty_table(), _part(folder))
 
 
-def _writer(folder: Path, columns: pa.Schema, facts: str = "") -> parquet.ParquetWriter:
-    """Of a new file in a folder, by a random name that no other task uses."""
+def _part(folder: Path) -> Path:
+    """A new file in a folder, by a random name that no other task uses."""
+    return folder / f"part-{secrets.token_hex(8)}.parquet"
+
+
+def _writer(path: Path, columns: pa.Schema, facts: str) -> parquet.ParquetWriter:
     few = ("author", "log_id", "copies")  # values that repeat
     # Hashes are random: compressing them saves nothing, and their least and greatest values help no query.
     hashes = [name for name in columns.names if name.endswith("_hash")]
     return parquet.ParquetWriter(
-        folder / f"part-{secrets.token_hex(8)}.parquet",
+        path,
         columns.with_metadata({"culm": facts} if facts else columns.metadata),
         use_dictionary=[field.name for field in columns if str(field.type) == "string" or field.name in few],
         compression={name: "none" if name in hashes else "snappy" for name in columns.names},
@@ -166,7 +175,8 @@ def place_of(path: Path) -> str:
 # -- how they were made ------------------------------------------------------------------------------------------
 
 
-def _now() -> str:
+def now() -> str:
+    """The time, as provenance has it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -179,12 +189,7 @@ def provenance(command: str, inputs: Iterable[str | Path], mode: Mapping[str, ob
     does not prove anything about the content.
     """
     facts = {"command": command, "mode": dict(mode), "inputs": list(_looked_at(inputs))}
-    return {**facts, "version": culm.__version__, "format": FORMAT, "started": _now()}
-
-
-def ended(made: Mapping[str, Any]) -> dict[str, Any]:
-    """All of it, with the time at which the job ends: now."""
-    return {**made, "ended": _now()}
+    return {**facts, "version": culm.__version__, "format": FORMAT, "started": now()}
 
 
 @contextmanager
@@ -203,8 +208,7 @@ def stating(made: Mapping[str, Any]) -> Iterator[None]:
 
 def other_version(said: Mapping[str, object]) -> str | None:
     """A sentence about results of another version of Culm, from their summary; None if this version made them."""
-    made = said.get("made")
-    by = made.get("version") if isinstance(made, dict) else None
+    by = made.get("version") if isinstance(made := said.get("made"), dict) else None
     if by == culm.__version__:
         return None
     whose = f"version {by} of Culm" if isinstance(by, str) else "a version of Culm that did not say which it is"
@@ -214,18 +218,16 @@ def other_version(said: Mapping[str, object]) -> str | None:
 def _looked_at(places: Iterable[str | Path]) -> Iterator[dict[str, Any]]:
     left = _ALL_BYTES
     for place in located(places):
-        try:
+        with suppress(ConfigError):  # It is not there if it is still to be made, as a new state is.
             files = list(place.listed())
-        except ConfigError:
-            continue  # it is to be made, as a new state is
-        size = sum(file.size or 0 for file in files)
-        if place.is_local and [file.location for file in files] == [place] and size <= min(left, _FILE_BYTES):
-            left -= size
-            of, data = "content", Path(place.uri).read_bytes()
-        else:
-            listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
-            of, data = "listing", json.dumps(listed).encode()
-        yield {"path": place.uri, "files": len(files), "bytes": size, "digest_of": of, "digest": _digest(data)}
+            size = sum(file.size or 0 for file in files)
+            if place.is_local and [file.location for file in files] == [place] and size <= min(left, _FILE_BYTES):
+                left -= size
+                of, data = "content", Path(place.uri).read_bytes()
+            else:
+                listed = [(file.location.uri, file.size, _changed(file.location)) for file in files]
+                of, data = "listing", json.dumps(listed).encode()
+            yield {"path": place.uri, "files": len(files), "bytes": size, "digest_of": of, "digest": _digest(data)}
 
 
 def _changed(place: Location) -> int | None:

@@ -9,6 +9,7 @@
 """
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,9 +24,11 @@ from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
 from culm.spark.runtime.onspark import OnSpark
-from culm.spark.runtime.output import ended, provenance, stating
+from culm.spark.runtime.output import now, provenance, stating
 from culm.spark.runtime.session import is_running, running, silent
-from culm.spark.storage import Location
+from culm.spark.storage import Location, located
+from culm.spark.storage.filesystems import said
+from culm.spark.storage.location import copy_to, naming
 
 SETTINGS = {
     # Java only moves small rows here. Its slower compiler is enough: with ten million entries the faster code of the
@@ -94,7 +97,7 @@ class Job:
     def done(self, result: S) -> S:
         """Write the summary, with the time that the job took."""
         timed = replace(result, seconds=round(time.monotonic() - self.started, 3))
-        text = json.dumps({**timed.as_dict(), "made": ended(self.made)}, indent=2)
+        text = json.dumps({**timed.as_dict(), "made": {**self.made, "ended": now()}}, indent=2)
         (self.folder / SUMMARY).write_text(text + "\n", encoding="utf-8")
         return timed
 
@@ -119,6 +122,24 @@ def job(
     made = provenance(command, places, mode or {})
     with whole_folder(output) as folder, stating(made):
         yield Job(folder, progress or silent, started, made)
+
+
+@contextmanager
+def local_input(place: str) -> Iterator[Path]:
+    """A file or folder on this machine during this block: itself, or a copy if it is elsewhere.
+
+    ``ConfigError`` if nothing is there. On a cluster all machines must see the folder for temporary files (``TMPDIR``),
+    since workers read a copy there.
+    """
+    (location,) = located([place])
+    with tempfile.TemporaryDirectory(prefix="culm-inputs-") as base:
+        path = Path(location.uri) if location.is_local else Path(base, location.name)
+        with said(location.uri):
+            if not location.is_local:
+                copy_to(path, *location.filesystem())
+            path.stat()  # It raises if nothing is there.
+        with naming(location, path):
+            yield path
 
 
 def size_of(splits: Iterable[Split]) -> int:

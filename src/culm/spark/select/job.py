@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
-from culm.errors import ConfigError
 from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import HELD
 from culm.spark.batches.slices import fetched
@@ -29,7 +28,7 @@ from culm.spark.reading.inputs import plan
 from culm.spark.runtime.columns import Row, combined, fitted
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, frame_of
-from culm.spark.runtime.shell import Result, job
+from culm.spark.runtime.shell import Result, job, local_input
 from culm.spark.select import pieces
 from culm.spark.select.bundles import PlaceRow, places_of, write_bundles
 from culm.spark.select.items import Item, chosen
@@ -205,22 +204,21 @@ def run_select(
 ) -> SelectSummary:
     """Verify the inputs, select what the requests denote, and write the folder ``output``: all of it, or none.
 
-    ``requests`` is a folder of Parquet files, or a ``.parquet``, ``.csv``, ``.json`` or ``.jsonl`` file, with the
-    columns of docs/spark-select.md. ``bundles``: also write a bundle for each requester. ``master``,
-    ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.run``; this always runs on
-    Spark, however small the inputs are.
+    ``requests`` is the path or URI of a folder of Parquet files, or of a ``.parquet``, ``.csv``, ``.json`` or
+    ``.jsonl`` file, with the columns of docs/spark-select.md. ``bundles``: also write a bundle for each requester.
+    ``master``, ``overwrite``, ``signatures``, ``progress`` and the errors are those of ``culm.spark.run``; this always
+    runs on Spark, however small the inputs are.
     """
     splits, ways = plan(inputs), Signatures(signatures)
-    if not Path(requests).exists():
-        raise ConfigError(f"{requests}: there is no such file or folder")
     mode, reads = {"signatures": signatures, "bundles": bundles}, [*inputs, requests]
     with (
         job("select", output, reads, mode=mode, overwrite=overwrite, progress=progress) as run,
+        local_input(requests) as table,
         run.spark(master) as spark,
     ):
         engine, folder = OnSpark(spark, run.folder / "work"), run.folder
         # First, because it refuses requests that lack a column, and verifying large inputs takes hours.
-        wanted = SparkTable(engine, Given, given(read_rows(spark, Path(requests).absolute()), REQUESTS))
+        wanted = SparkTable(engine, Given, given(read_rows(spark, table), REQUESTS))
         run.say_reading(splits)
         step = partial(gather, note=places_of) if bundles else gather
         packs, rejects, places = engine.read(splits, step, PackRow, Reject, PlaceRow)

@@ -83,8 +83,7 @@ def settings_here(given: dict[str, str] | None = None) -> Settings:
 
 
 def _of_session() -> dict[str, str]:
-    active = SparkSession.getActiveSession()
-    if active is None:
+    if (active := SparkSession.getActiveSession()) is None:
         return {}
     if hasattr(active, "_jsc"):
         hadoop = active._jsc.hadoopConfiguration()  # noqa: SLF001 - PySpark shows Hadoop's configuration in no other way
@@ -170,6 +169,6 @@ def said(uri: str, does: str = "be read") -> Iterator[None]:
         raise
     except Exception as error:  # the packages behind fsspec raise errors of any kind
         line = (getattr(error, "strerror", None) or str(error) or type(error).__name__).strip().splitlines()[0]
-        otherwise = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot {does}: {line}"
+        told = "there is no such file or folder" if isinstance(error, FileNotFoundError) else f"cannot {does}: {line}"
         meant = (meaning for pattern, meaning in _MEANINGS.items() if re.search(pattern, str(error)))
-        raise ConfigError(f"{uri}: {next(meant, otherwise)}") from error
+        raise ConfigError(f"{uri}: {next(meant, told)}") from error

@@ -35,7 +35,7 @@ from typing import BinaryIO, NamedTuple, cast
 from pyarrow import fs
 from pyarrow.fs import FileInfo, FileSystem
 
-from culm.errors import ConfigError, StoreError
+from culm.errors import ConfigError, CulmError
 from culm.spark.storage.filesystems import Settings, bucket_of, filesystem, said, scheme_of, settings_here
 from culm.staging import staged_folder
 from culm.store.database import Database
@@ -198,7 +198,24 @@ def _regex(name: str) -> re.Pattern[str]:
     return re.compile("|".join(_regex(word).pattern for word in words))
 
 
-# -- stores ---------------------------------------------------------------------------------------------------
+# -- copies ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def naming(location: Location, copy: Path) -> Iterator[None]:
+    """Let Culm's errors in this block name a location, and not the copy of it that is read."""
+    try:
+        yield
+    except CulmError as error:
+        error.args = tuple(str(one).replace(str(copy), location.uri) for one in error.args)
+        raise
+
+
+def copy_to(copy: Path, system: FileSystem, path: str) -> None:
+    """Copy a file or folder of a file system to this machine."""
+    if system.get_file_info(path).type == fs.FileType.Directory:
+        copy.mkdir()
+    fs.copy_files(path, str(copy), system, fs.LocalFileSystem())
 
 
 @contextmanager
@@ -226,33 +243,24 @@ def local_copy(location: Location) -> Iterator[Path]:
                 _copy(system, path, folder / key, location.name)
         os.utime(lock)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        yield copy
+        with naming(location, copy):
+            yield copy
 
 
 @contextmanager
 def opened_store(location: Location) -> Iterator[Database]:
     """A store, to read it; ``StoreError`` that names the location, even if a copy of it is read."""
-    with local_copy(location) as path:
-        try:
-            database = open_database(path, read_only=True)
-        except StoreError as error:
-            text = str(error).replace(str(path), location.uri)
-            raise type(error)(text if location.uri in text else f"{location}: {text}") from error
-        with closing(database):
-            yield database
+    with local_copy(location) as path, closing(open_database(path, read_only=True)) as database:
+        yield database
 
 
 def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
     """Copy a store and what is beside it into a new folder, which appears when all of it is there."""
     rmtree(folder, ignore_errors=True)
-    here = fs.LocalFileSystem()
     with staged_folder(folder) as staged:
         for suffix in (*_BESIDE, ""):
-            kind, copy = system.get_file_info(path + suffix).type, staged / f"{name}{suffix}"
-            if kind == fs.FileType.Directory:
-                copy.mkdir()
-            if kind != fs.FileType.NotFound or not suffix:
-                fs.copy_files(path + suffix, str(copy), system, here)
+            if not suffix or system.get_file_info(path + suffix).type != fs.FileType.NotFound:
+                copy_to(staged / f"{name}{suffix}", system, path + suffix)
         staged.rename(folder)
 
 

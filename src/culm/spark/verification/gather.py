@@ -7,6 +7,7 @@ sorting; rows in any other order are sorted first, because many small packs woul
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,12 +17,13 @@ import pyarrow as pa
 from pyarrow import compute
 
 from culm.errors import ConfigError, EncodingError
-from culm.spark.batches.arrays import fields_of
+from culm.spark.batches.arrays import begins, fields_of
 from culm.spark.batches.fields import Fields, Offsets, why_not
 from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.spark.batches.slices import Shelf
 from culm.spark.reading.found import EntryRow
+from culm.spark.reading.inputs import packed
 from culm.spark.runtime.columns import rows
 from culm.store.schema import to_sql
 
@@ -68,18 +70,11 @@ def gather(
     With a ``folder`` the packs are written there, and the rows say where (``batches.slices``). Rows that ``note`` makes
     of each batch come among the others.
     """
-    waiting: list[pa.RecordBatch] = []
-    size = 0
     with Shelf(folder) as shelf:
-        for batch in batches:
-            yield from note(batch)
-            waiting.append(batch)
-            size += batch.nbytes
-            if size >= _COLLECTED_BYTES:
-                yield from _gathered(pa.Table.from_batches(waiting), shelf)
-                waiting, size = [], 0
-        if waiting:
-            yield from _gathered(pa.Table.from_batches(waiting), shelf)
+        for together in packed(batches, _COLLECTED_BYTES, attrgetter("nbytes")):
+            for batch in together:
+                yield from note(batch)
+            yield from _gathered(pa.Table.from_batches(together), shelf)
 
 
 def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
@@ -137,11 +132,7 @@ def _keys(fields: Fields) -> tuple[npt.NDArray[np.uint64], ...]:
 
 def _starts(fields: Fields) -> Offsets:
     """The rows that are not of the same block as the row before."""
-    changed = np.zeros(len(fields), np.bool_)
-    changed[:1] = True
-    for column in (*_keys(fields), fields.good):
-        changed[1:] |= column[1:] != column[:-1]
-    return changed.nonzero()[0]
+    return begins(*_keys(fields), fields.good)
 
 
 def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:

@@ -205,8 +205,7 @@ def run_forks(
     Arguments and errors are those of ``run``. Small inputs go without Spark here, too.
     """
     splits, ways = plan(inputs), Signatures(signatures)
-    mode = {"signatures": signatures}
-    with job("forks", output, inputs, mode=mode, overwrite=overwrite, progress=progress) as run:
+    with job("forks", output, inputs, mode={"signatures": signatures}, overwrite=overwrite, progress=progress) as run:
         with run.engine(master, small=is_small(splits)) as engine:
             verification = Verification(engine, ways, keep=True, size=size_of(splits))
             verification.read(run, splits)

@@ -156,8 +156,7 @@ def _one_of(known: tuple[str, ...], given: str, name: str) -> None:
 
 
 def _check(verdicts: DataFrame) -> None:
-    lacking = [column for column in KEY if column not in verdicts.columns]
-    if lacking:
+    if lacking := [column for column in KEY if column not in verdicts.columns]:
         raise ConfigError(f"verdicts need the columns {', '.join(KEY)}; there is no {', '.join(lacking)}")
 
 
@@ -167,7 +166,6 @@ def _explained(table: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        hint = next((hint for words, hint in _HINTS.items() if words in str(error)), None)
-        if hint is None:
+        if (hint := next((hint for words, hint in _HINTS.items() if words in str(error)), None)) is None:
             raise
         raise ConfigError(f"{table}: {hint}") from error

@@ -180,8 +180,7 @@ class State:
     def replace(self, generations: list[int], number: int) -> None:
         """Make the next generation part of the state, in the place of some that ``fold`` folded into it."""
         self.generations = [*(other for other in self.generations if other not in generations), number]
-        facts = {"format": FORMAT, "block_bits": BLOCK_BITS}
-        facts |= {name: getattr(self, name) for name in _FACTS}
+        facts = {"format": FORMAT, "block_bits": BLOCK_BITS, **{name: getattr(self, name) for name in _FACTS}}
         replace_text(self.folder / _MANIFEST, json.dumps(facts, indent=2) + "\n")
 
     # -- tables
@@ -259,8 +258,7 @@ def fold(state: State, spark: SparkSession | None) -> None:
 
 def foldable(sizes: dict[int, int]) -> list[int]:
     """The newest generations that are to be folded, in order. ``sizes``: those of all generations, in order."""
-    chosen: list[int] = []
-    total = 0
+    chosen, total = list[int](), 0
     for number, size in reversed(sizes.items()):
         if chosen and size > 2 * total:
             break

@@ -148,7 +148,7 @@ class Verification:
         if not unsure.is_empty:  # judge those again whose entries a higher segment of the log may vouch for
             of_logs = self._every(SegmentRow).among(unsure, LOG).spread(LOG, ("-low",))
             (settled,) = of_logs.keep(partial(vouched, folder=shelf), SegmentRow)
-            self.segments = self.segments.without(unsure, LOG).union(settled)
+            self.segments = self.segments.among(unsure, LOG, "anti").union(settled)
         for place in self._at.values():
             self.segments = self.segments.kept(place)
 

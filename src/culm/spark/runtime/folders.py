@@ -25,10 +25,10 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 
 from pyarrow import fs
 from pyarrow.fs import FileSystem
@@ -94,10 +94,10 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
     cluster all machines must see the folder for temporary files (``TMPDIR``), since workers write there.
     """
     if isinstance(output, Location):
-        with tempfile.TemporaryDirectory(prefix="culm-results-") as base:
-            yield Path(base)
+        with staged_folder(Path(gettempdir(), "results")) as base:
+            yield base
             with said(output.uri, "be written"):
-                _publish(base, *output.filesystem(), output)
+                _publish(str(base), *output.filesystem(), output)
         return
     output = output.absolute()
     aside = output.with_name(f".{output.name}.old")

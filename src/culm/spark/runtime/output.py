@@ -130,13 +130,6 @@ def count_rows(folder: Path) -> int:
     return sum(parquet.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
-def write_table(table: pa.Table, folder: Path) -> None:
-    """Write a table of Arrow as a Parquet table into a new folder."""
-    folder.mkdir(parents=True)
-    with _writer(folder, table.schema) as writer:
-        writer.write_table(table)
-
-
 def whole_table(table: type[Row], folder: Path) -> None:
     """Write a file without rows if a table has no file, so that readers find its columns all the same."""
     if not any(folder.glob("*.parquet")):

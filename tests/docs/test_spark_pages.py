@@ -19,7 +19,8 @@ import yaml
 from culm.cli.command import Commands
 from tests.docs.pages import Block, blocks
 
-PAGES = sorted((Path(__file__).parents[2] / "docs").glob("spark*.md"))
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("spark*.md"))
 RUN = {"sh", "python", "before"}  # unless marked
 SHOWN = {"text"}  # behind a block that is run: what it prints
 USAGE = ""
@@ -64,6 +65,7 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
         at = f"{page.name}, line {block.line}"
         if block.mark == "run" and block.what.startswith("not here"):
             assert re.fullmatch(r"not here: .{10,}", block.what), at
+            assert all((ROOT / test).is_file() for test in re.findall(r"tests/\S+\.py", block.what)), at
             parse(block)
         elif block.kind in SHOWN:
             assert before is not None, at
@@ -72,6 +74,8 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
         elif block.mark == "file":
             parse(block)
         else:
+            outside = block.kind in RUN and re.search(r"/srv\b|//(HOST|KEY@)", block.text)
+            assert not outside, f"{at}: what it names is not on this machine"
             assert block.kind in {*RUN, USAGE}, f"{at}: nothing runs a block of the kind {block.kind!r}; mark it"
         before = block
 

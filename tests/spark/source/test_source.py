@@ -13,7 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs
+from pyarrow import fs, parquet
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
 from pyspark.sql.types import StructType
 
@@ -210,6 +210,15 @@ class Filtering(DataSource):
                 return ((number,) for number in sorted(self.wanted))
 
         return Reader()
+
+
+def test_there_is_work_for_all_cores(spark: SparkSession, tmp_path: Path) -> None:
+    """``culm.spark.read`` cuts its inputs into more tasks than the session has cores, where they are worth it."""
+    table = pa.table({"encoded": [bytes(2**20)] * 30})
+    parquet.write_table(table, tmp_path / "table.parquet", row_group_size=5, use_dictionary=False)
+    assert 1 == load(spark, str(tmp_path)).rdd.getNumPartitions()
+    assert 6 == load(spark, str(tmp_path), minPartitions=6).rdd.getNumPartitions()
+    assert spark.sparkContext.defaultParallelism < culm_spark.read(spark, tmp_path).rdd.getNumPartitions()
 
 
 def test_wrong_paths_are_told(spark: SparkSession, tmp_path: Path) -> None:

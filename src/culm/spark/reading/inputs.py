@@ -114,12 +114,11 @@ class Piece:
 Split = tuple[Piece, ...]
 """What one task reads."""
 
+Paths = Iterable[str | os.PathLike[str]]
+
 
 def plan(
-    paths: Iterable[str | os.PathLike[str]],
-    settings: dict[str, str] | None = None,
-    wanted: Wanted = EVERYTHING,
-    tasks: int = 1,
+    paths: Paths, settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING, tasks: int = 1
 ) -> list[Split]:
     """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 

@@ -80,8 +80,9 @@ TESTED_IN = {
     "simulation/test_network": "testing.simulation.disk testing.simulation.host testing.simulation.loop"
     " testing.simulation.network testing.simulation.pipe testing.simulation.transport",
     "spark/runtime/test_engine": "spark.runtime.onspark",
+    "spark/runtime/test_provenance": "spark.runtime.output",
+    "spark/storage/test_publishing": "spark.runtime.folders",
     "spark/verification/test_job": "spark.runtime.daemon spark.runtime.shell spark.verification.verdicts",
-    "spark/runtime/test_output": "spark.runtime.folders",
     "spark/test_plan": "spark.plan.balance spark.plan.given spark.plan.job spark.plan.rows"
     " spark.plan.split spark.plan.sweep",
     "spark/reconciliation/test_reconcile": "spark.reconciliation.fingerprint",

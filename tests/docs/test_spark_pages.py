@@ -19,7 +19,8 @@ import yaml
 from culm.cli.command import Commands
 from tests.docs.pages import Block, blocks
 
-PAGES = sorted((Path(__file__).parents[2] / "docs").glob("spark*.md"))
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("spark*.md"))
 RUN = {"sh", "python", "before"}  # unless marked
 SHOWN = {"text"}  # behind a block that is run: what it prints
 USAGE = ""
@@ -64,6 +65,7 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
         at = f"{page.name}, line {block.line}"
         if block.mark == "run" and block.what.startswith("not here"):
             assert re.fullmatch(r"not here: .{10,}", block.what), at
+            assert all((ROOT / test).is_file() for test in re.findall(r"tests/\S+\.py", block.what)), at
             parse(block)
         elif block.kind in SHOWN:
             assert before is not None, at
@@ -72,6 +74,8 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
         elif block.mark == "file":
             parse(block)
         else:
+            outside = block.kind in RUN and re.search(r"/srv\b|//(HOST|KEY@)", block.text)
+            assert not outside, f"{at}: what it names is not on this machine"
             assert block.kind in {*RUN, USAGE}, f"{at}: nothing runs a block of the kind {block.kind!r}; mark it"
         before = block
 
@@ -91,6 +95,49 @@ def test_commands_are_those_that_exist(page: Path) -> None:
             assert given - EVERYWHERE <= known, at
             if block.kind == USAGE and name.startswith("spark "):
                 assert known - EVERYWHERE == given - EVERYWHERE, at
+
+
+SIZES = {  # rows of the table of sizes, by the beginnings of their labels, and what the benchmark calls these
+    "CPU": "CPU",
+    "memory of Java": "memory, Java",
+    "memory of the largest": "memory, largest worker",
+    "memory of the process": "memory, this process",
+    "disk for packs": "disk, work",
+    "disk for what": "disk, shuffled",
+    "results": "disk, results",
+}
+
+
+def test_sizes_are_those_that_were_measured() -> None:
+    """The table of sizes has the benchmark's figures, and the formula behind it is made of them."""
+    record = json.loads((ROOT / "docs" / "figures.json").read_text())["sizing"]["figures"]
+    figures = {figure["name"]: figure["value"] for figure in record}
+    page = (ROOT / "docs" / "spark-operations.md").read_text()
+    for label, name in SIZES.items():
+        (row,) = re.findall(rf"^\| {label}[^|]*\|(.*)\|$", page, re.MULTILINE)
+        shown = [re.sub(r"[^\d.]", "", cell) for cell in row.split("|")]
+        each = re.sub(r"^\w+", r"\g<0> of each further entry", name)
+        for cell, figure in zip(shown, (f"100,000: {name}", f"1,000,000: {name}", each), strict=True):
+            if cell:
+                assert f"{figures[figure]:.{len(cell.partition('.')[2])}f}" == cell, f"{label}: {figure}"
+
+    cpu, rest = (figures[f"CPU of {name}"] for name in ("each further entry", "a run without entries"))
+    disk = [figures[f"disk of each further entry, {name}"] for name in ("work", "results")]
+    assert f"({rest:.0f} + {cpu:.0f}e-6 * entries)" in page
+    assert "({:.0f} + {:.0f}) * entries".format(*disk) in page
+    largest = "tasks as of 1,000,000,000: memory, largest worker"
+    memory = [figures[name] for name in ("1,000,000: memory, Java", "1,000,000: memory, this process", largest)]
+    assert "memory = {:.2f} + {:.2f} + {:.2f} * cores".format(*(size / 1000 for size in memory)) in page
+
+
+def test_packages_are_those_that_culm_asks_for() -> None:
+    """Where a page names versions of a package, they are those of ``pyproject.toml``."""
+    pages = "".join(page.read_text() for page in PAGES)
+    found = set(re.findall(r"[a-z0-9]+>=[\d.]+(?:,<[\d.]+)?", pages))
+    asked = (ROOT / "pyproject.toml").read_text()
+
+    assert found
+    assert set() == {needed for needed in found if f'"{needed}"' not in asked}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree as ET
@@ -426,8 +428,28 @@ def test_sweeps_that_cannot_be(tmp_path: Path) -> None:
         run_simulations([Scenario(nodes=50)], tmp_path / "no" / "out")
 
 
-def test_without_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1].split(), None))  # importing one of them fails
+from culm.cli import main
+sys.exit(main(["simulate", "--nodes", "50", "--processes", "1", "--output", sys.argv[2]]))
+"""
+
+
+def test_spark_is_not_needed(tmp_path: Path) -> None:
+    """The command works where PySpark cannot be imported."""
+    command = [sys.executable, "-c", WITHOUT, "pyspark culm.spark", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert 0 == done.returncode, done.stderr
+    assert {"rounds", "convergence", "summary.json"} < {path.name for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "matplotlib"])
+def test_without_the_packages(tmp_path: Path, package: str) -> None:
     """Where pyarrow or matplotlib is missing, it is said how to get it, before anything is run."""
-    monkeypatch.setattr("culm.simulation.results.find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r'pip install "culm\[spark\]"'):
-        run_simulations([Scenario(nodes=50)], tmp_path / "out")
+    command = [sys.executable, "-c", WITHOUT, package, str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert f'tables and charts need {package}, which is not installed: pip install "culm[spark]"' in done.stderr
+    assert not list(tmp_path.iterdir())

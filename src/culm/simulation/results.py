@@ -14,21 +14,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from culm.errors import ConfigError
+from culm.results import SUMMARY, check_output, whole_folder
 from culm.simulation.scenario import Scenario
 from culm.simulation.sweep import run_scenarios
-from culm.spark.runtime.columns import arrow
-from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
-from culm.spark.runtime.output import write_table
 
 _KINDS = {
-    "STRING": "protocol direction",
-    "DOUBLE": "seconds coverage loss leave rejoin bandwidth latency interval seconds_99 seconds_all share",
-    "INT": "round degree fanout origins max_rounds rounds rounds_half rounds_99 rounds_all",
+    "string": "protocol direction",
+    "double": "seconds coverage loss leave rejoin bandwidth latency interval seconds_99 seconds_all share",
+    "int32": "round degree fanout origins max_rounds rounds rounds_half rounds_99 rounds_all",
 }
-_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}  # All other columns are BIGINT.
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}  # All other columns are int64.
 
 
 def run_simulations(
@@ -52,7 +48,10 @@ def run_simulations(
     for package in ("pyarrow", "matplotlib"):
         if find_spec(package) is None:
             raise ConfigError(f'tables and charts need {package}, which is not installed: pip install "culm[spark]"')
-    from culm.simulation.plots import charts  # noqa: PLC0415 - only now is it known that its package is there
+    import pyarrow as pa  # noqa: PLC0415 - only now is it known that the packages are there
+    from pyarrow import parquet  # noqa: PLC0415
+
+    from culm.simulation.plots import charts  # noqa: PLC0415
 
     with whole_folder(output) as folder:
         progress(f"simulating ({len(scenarios)} {'scenario' if len(scenarios) == 1 else 'scenarios'})")
@@ -60,8 +59,9 @@ def run_simulations(
         found = run_scenarios(scenarios, processes=processes, ran=ran)
         ran(0, 0)
         for name, rows in (("rounds", found.rounds), ("convergence", found.convergence)):
-            columns = pa.schema([(column, arrow(_KIND_OF.get(column, "BIGINT"))) for column in rows[0]])
-            write_table(pa.Table.from_pylist(rows, columns), folder / name)
+            columns = pa.schema([(column, _KIND_OF.get(column, "int64")) for column in rows[0]])
+            (folder / name).mkdir()
+            parquet.write_table(pa.Table.from_pylist(rows, columns), folder / name / "part-0.parquet")
         progress("drawing the charts")
         for name, svg in charts(found).items():
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")

@@ -100,6 +100,19 @@ def test_only_bundles_are_cut() -> None:
     assert ([0], b"") == borders(io.BytesIO(plain), 100)
 
 
+def test_small_tasks_for_many_cores(tmp_path: Path) -> None:
+    """Where many tasks are asked for, a large bundle has as many, unless they would be very short."""
+    path = tmp_path / "a.bundle"
+    path.write_bytes(bundle())
+    with mock.patch.object(inputs, "_CUT_HERE", 10):
+        assert 1 == len(plan([path], tasks=10))
+        with mock.patch.object(inputs, "_LEAST_BYTES", 100):
+            splits = plan([path], tasks=20)
+            assert 1 == len(plan([path]))
+    assert 10 <= len(splits) <= 20
+    assert uncut(path) == [row for split in splits for piece in split for row in scan(piece)]
+
+
 @pytest.mark.slow
 def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
     """A bundle of 1 GiB is cut into at least 30 tasks, without reading what its frames hold into memory at once."""

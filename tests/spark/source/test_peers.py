@@ -93,7 +93,7 @@ def test_rows_arrive_live(spark: SparkSession, peer: Path, tmp_path: Path) -> No
     add(peer, log, *log.entries[:4])
     (text,) = (block.text for block in blocks(PAGE) if "culm://" in block.text and "parquet" in block.text)
     with serving(peer) as url:
-        page: dict[str, Any] = {}
+        page: dict[str, Any] = {"session": spark}
         exec(text.replace("culm://KEY@HOST:7979", url).replace("/srv", str(tmp_path)), page)
         try:
             wait_for(page["query"], 4)

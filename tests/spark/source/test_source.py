@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
@@ -12,7 +13,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs
+from pyarrow import fs, parquet
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo
 from pyspark.sql.types import StructType
 
@@ -24,6 +25,7 @@ from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
 from culm.spark.reading.inputs import plan
 from culm.spark.reading.scan import scan
+from culm.spark.source.feed import fetched
 from culm.spark.source.peers import PeerStream
 from culm.spark.source.rows import ENTRIES, Options
 from culm.spark.source.source import BundlesWriter, CulmSource
@@ -210,6 +212,15 @@ class Filtering(DataSource):
         return Reader()
 
 
+def test_there_is_work_for_all_cores(spark: SparkSession, tmp_path: Path) -> None:
+    """``culm.spark.read`` cuts its inputs into more tasks than the session has cores, where they are worth it."""
+    table = pa.table({"encoded": [bytes(2**20)] * 30})
+    parquet.write_table(table, tmp_path / "table.parquet", row_group_size=5, use_dictionary=False)
+    assert 1 == load(spark, str(tmp_path)).rdd.getNumPartitions()
+    assert 6 == load(spark, str(tmp_path), minPartitions=6).rdd.getNumPartitions()
+    assert spark.sparkContext.defaultParallelism < culm_spark.read(spark, tmp_path).rdd.getNumPartitions()
+
+
 def test_wrong_paths_are_told(spark: SparkSession, tmp_path: Path) -> None:
     """A path that is not there is named in the error."""
     with pytest.raises(Exception, match="there is no such file"):
@@ -259,6 +270,30 @@ def test_logs_that_are_not_together(tmp_path: Path, where: str) -> None:
             writer.commit([writer.write(iter([batch.slice(at, 1)])) for at in (0, 2)])
     writer.abort([])
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("where", ["here", "bucket"])
+def test_what_killed_jobs_left_is_removed(tmp_path: Path, where: str, request: pytest.FixtureRequest) -> None:
+    """Files that a job wrote aside go with a later job, a day after they changed; those of other folders stay."""
+    base = request.getfixturevalue("s3")[0] if where == "bucket" else str(tmp_path)
+    batch = pa.record_batch({"encoded": [build_log(1).entries[0].encoded]})
+    (place,) = located([base])
+    system, root = place.filesystem()
+
+    def killed(name: str) -> None:
+        BundlesWriter(place / name, ["encoded"], overwrite=False).write(iter([batch]))
+
+    def left() -> int:
+        found = system.get_file_info(fs.FileSelector(root, recursive=True))
+        return sum(one.is_file and "partial-" in one.path for one in found)
+
+    for name in ("export", "export", "other"):
+        killed(name)
+    assert 3 == left()  # the first is young, and may be of a job that is at work
+    with mock.patch("culm.spark.source.source.time", return_value=time.time() + 86_500):
+        killed("export")
+
+    assert 2 == left()
 
 
 def test_bundles_go_to_buckets(s3: tuple[str, FileSystem]) -> None:
@@ -426,6 +461,21 @@ def test_asking_again(tmp_path: Path) -> None:
         assert [] == list(stream.readBetweenOffsets(end, end))
         with pytest.raises(NetworkError, match="up to 12 only; 6 to 13 were asked for"):
             list(PeerStream(url, Options.parse({"logs": name, "wait": "0.1"})).readBetweenOffsets(end, {name: 13}))
+
+
+def test_what_a_killed_query_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is in ``TMPDIR``, in a folder that is locked; one that nobody holds was left by a killed query."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("culm.spark.source.feed.sync", mock.AsyncMock())
+    left = tmp_path / ".culm-0123abcd.part"
+    left.mkdir()
+    with fetched(PeerUrl.parse("intervals://localhost:1"), {}, 1.0):
+        (one,) = tmp_path.iterdir()
+        assert one != left
+        with fetched(PeerUrl.parse("intervals://localhost:2"), {}, 1.0):
+            assert one.exists()
+
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_payloads_that_a_peer_has_not_got(tmp_path: Path) -> None:

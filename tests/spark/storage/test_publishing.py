@@ -80,6 +80,21 @@ def there(output: Location) -> dict[str, bytes]:
     return {name: system.open_input_file(f"{path}/{name}").read() for name in folders._files(system, path)}
 
 
+def test_what_a_killed_run_left_is_removed(fragile: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are made in ``TMPDIR``, in a folder that is locked; one that nobody holds was left by a killed run."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    left = tmp_path / ".culm-0123abcd.part"
+    (left / "verdicts").mkdir(parents=True)
+    with whole_folder(fragile) as folder:
+        assert [folder] == list(tmp_path.iterdir())
+        with whole_folder(fragile / "another") as other:
+            assert {folder, other} == set(tmp_path.iterdir())
+            (other / "summary.json").touch()
+        (folder / "summary.json").touch()
+
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_results_are_replaced_as_a_whole(fragile: Location) -> None:
     """The folder has the files of the run and no others, those of earlier results neither."""
     publish(fragile, {**FILES, "verdicts/old.parquet": b"0"})

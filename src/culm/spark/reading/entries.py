@@ -41,7 +41,7 @@ def read(
     ``authors`` (base62 or hex) and ``logs`` (``AUTHOR/LOG``) take what either names; ``range`` is a Bamboo range of
     numbers (``5..10 sparse``). Of a store only the entries are read that these name. ``columns``: of
     ``culm.spark.source.rows.ENTRIES``; payloads are only read if a column needs them. ``payloads`` fills the column
-    of that name, up to 1 MiB each.
+    of that name, up to 1 MiB each. Large inputs are cut into two tasks for each of the session's cores, or more.
 
     What the session's Hadoop configuration and the environment say of S3 and Azure goes along. Spark's exception, with
     one line of Culm's, for wrong values and for inputs that cannot be read.
@@ -50,6 +50,8 @@ def read(
     given = {"author": authors, "log": logs, "columns": columns, "range": None if range is None else [range]}
     options = {name: ",".join(values) for name, values in given.items() if values is not None}
     options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
+    if hasattr(spark, "_jsc"):  # Spark Connect does not tell how many cores there are
+        options["minPartitions"] = str(2 * spark.sparkContext.defaultParallelism)
     return spark.read.format("culm").options(**options, payloads=payloads, rejects=rejects).load(paths)
 
 

@@ -64,8 +64,9 @@ _LOGS = 5_000
 # lets pieces of stores and of files share a task by one measure.
 ROW_BYTES = 400
 
-# Small pieces share a task up to this many bytes, because a task costs more than reading a small file.
-SPLIT_BYTES = 32 * 1024 * 1024
+# Small pieces share a task up to this many bytes, because a task costs more than reading a small file. Where many tasks
+# are asked for, they are shorter, but not so short that starting them takes longer than their work.
+SPLIT_BYTES, _LEAST_BYTES = 32 * 1024 * 1024, 4 * 1024 * 1024
 
 
 class Part(Enum):
@@ -113,14 +114,17 @@ class Piece:
 Split = tuple[Piece, ...]
 """What one task reads."""
 
+Paths = Iterable[str | os.PathLike[str]]
+
 
 def plan(
-    paths: Iterable[str | os.PathLike[str]], settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING
+    paths: Paths, settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING, tasks: int = 1
 ) -> list[Split]:
     """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 
     ``settings`` are Hadoop's, for other machines; they win over those of the session and of the environment. Of stores
-    only the entries that are ``wanted`` are planned; a reader of other pieces has to choose.
+    only the entries that are ``wanted`` are planned; a reader of other pieces has to choose. Large inputs are cut into
+    about as many ``tasks``, or more.
 
     ``ConfigError`` or ``StoreError``, naming the path, for a path that is missing, empty or unreadable, for a folder in
     which nothing can be read, and for an SQLite file that is not a store. A damaged export file is no error: the
@@ -129,14 +133,19 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted))
-    return list(packed(pieces, SPLIT_BYTES, lambda piece: piece.size))
+    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted, tasks))
+    return list(packed(pieces, _share(sum(piece.size for piece in pieces), tasks), lambda piece: piece.size))
 
 
-def _pieces(place: Location, wanted: Wanted) -> list[Piece]:
+def _share(size: int, tasks: int) -> int:
+    """The bytes of a task."""
+    return min(SPLIT_BYTES, max(_LEAST_BYTES, size // tasks))
+
+
+def _pieces(place: Location, wanted: Wanted, tasks: int) -> list[Piece]:
     """The pieces of all files of one input; ``ConfigError`` if nothing can be read of a folder or glob."""
     files = without_beside(place.listed())
-    found = looked_at(files, wanted)
+    found = looked_at(files, wanted, tasks=tasks)
     rejected = [piece for piece in found if piece.part is Part.REJECT]
     if len(rejected) == len(files):
         first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
@@ -151,12 +160,12 @@ def without_beside(files: Iterable[Listed]) -> list[Listed]:
     return [file for file, owner in owners.items() if owner == file.location.uri or owner not in uris]
 
 
-def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -> list[Piece]:
+def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True, tasks: int = 1) -> list[Piece]:
     """The pieces of files. One that was not named and cannot be read is a reject; so is a store, without ``stores``."""
 
     def pieces(file: Listed) -> list[Piece]:
         try:
-            return list(_of_file(file, wanted, stores=stores))
+            return list(_of_file(file, wanted, stores=stores, tasks=tasks))
         except CulmError as error:
             if file.named:
                 raise
@@ -172,7 +181,7 @@ def start_of(location: Location) -> bytes:
         return stream.read(len(SQLITE_MAGIC))
 
 
-def _of_file(file: Listed, wanted: Wanted, *, stores: bool) -> Iterator[Piece]:
+def _of_file(file: Listed, wanted: Wanted, *, stores: bool, tasks: int) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
@@ -186,14 +195,14 @@ def _of_file(file: Listed, wanted: Wanted, *, stores: bool) -> Iterator[Piece]:
     elif start.startswith(PARQUET_MAGIC):
         yield from _table_pieces(location)
     else:
-        yield from _file_pieces(location, file.size)
+        yield from _file_pieces(location, file.size, tasks)
 
 
-def _file_pieces(location: Location, size: int) -> Iterator[Piece]:
+def _file_pieces(location: Location, size: int, tasks: int) -> Iterator[Piece]:
     starts, checksum = [0], b""
     if size > (_CUT_HERE if location.is_local else _CUT_ELSEWHERE):
         with location.open() as stream:
-            starts, checksum = borders(stream, SPLIT_BYTES)
+            starts, checksum = borders(stream, _share(size, tasks))
     for low, high in zip(starts, [*starts[1:], 0], strict=True):
         weight = (high or size) - low
         checks = checksum if low and not high else b""

@@ -1,8 +1,4 @@
-"""Folders of results that are complete or not there at all.
-
-A job fills a folder under another name beside the final one, and renames it when it is complete. A reader therefore
-never sees half a result. A process that is killed leaves a hidden folder behind. It no longer holds the folder locked,
-so the next run that writes beside it removes it (``culm.staging``).
+"""Folders of results that are complete or not there at all, on this machine (``culm.results``) and elsewhere.
 
 Object stores have no rename: "renaming" a folder there copies its files one by one, and may fail between any two of
 them. So a folder elsewhere counts as complete when it has ``summary.json``, which is one object and appears at once.
@@ -21,25 +17,24 @@ States (``verification.state``) stay on this machine or a shared disk: two runs 
 other, which takes a lock, and a lock must end with its process.
 """
 
-import os
 import re
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 
 from pyarrow import fs
 from pyarrow.fs import FileSystem
 
+from culm import results
 from culm.errors import ConfigError
+from culm.results import SUMMARY
 from culm.spark.storage.filesystems import bucket_of, said
 from culm.spark.storage.location import Location, located
 from culm.staging import staged_folder
 
-SUMMARY = "summary.json"
-"""The file that every complete folder of results has."""
+__all__ = ["SUMMARY", "check_output", "whole_folder"]
 
 _PARTIAL = re.compile(r"_partial-[0-9a-f]{16}/")
 
@@ -47,29 +42,15 @@ _PARTIAL = re.compile(r"_partial-[0-9a-f]{16}/")
 def check_output(output: Path | Location, *, overwrite: bool, reads: Iterable[str | Path] = ()) -> None:
     """Raise ``ConfigError`` if results cannot be written to this folder, or if that would delete what a job ``reads``.
 
-    Even with ``overwrite`` a folder is replaced only if it is empty or holds earlier results (``SUMMARY`` is in it), so
-    that a wrong path does not delete somebody's data.
+    Only earlier results are ever overwritten.
     """
     if isinstance(output, Location):
         _check_elsewhere(output, overwrite=overwrite)
     else:
-        _check_here(output.absolute(), overwrite=overwrite)
+        results.check_output(output, overwrite=overwrite)
     for source in reads if overwrite else ():
         if _is_inside(source, output):
             raise ConfigError(f"{source}: is inside the output {output}, which would be replaced; name another output")
-
-
-def _check_here(output: Path, *, overwrite: bool) -> None:
-    if not output.parent.is_dir():
-        raise ConfigError(f"{output}: there is no folder {output.parent}")
-    if not os.access(output.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"{output}: no permission to write to {output.parent}")
-    is_there = output.exists() or output.is_symlink()
-    if is_there and not overwrite:
-        raise ConfigError(f"{output}: is there already; name another folder, or use --overwrite to replace it")
-    ours = output.is_dir() and not output.is_symlink() and ((output / SUMMARY).is_file() or not any(output.iterdir()))
-    if is_there and not ours:
-        raise ConfigError(f"{output}: holds something else than earlier results, so it is not overwritten")
 
 
 def _is_inside(source: str | Path, output: Path | Location) -> bool:
@@ -86,47 +67,24 @@ def _is_inside(source: str | Path, output: Path | Location) -> bool:
 def whole_folder(output: Path | Location) -> Iterator[Path]:
     """A new folder to fill, which takes the place of ``output`` at the end of the block. It is removed on an exception.
 
-    Earlier results at ``output`` stay until then. They are moved aside first, because a folder cannot be renamed onto
-    one that is not empty, and moved back if renaming fails. What a killed run left beside ``output`` is removed, but
-    earlier results that it had moved aside are moved back.
-
     If ``output`` is elsewhere, the folder is on this machine, and its files are published at the end of the block. On a
     cluster all machines must see the folder for temporary files (``TMPDIR``), since workers write there.
     """
-    if isinstance(output, Location):
-        with tempfile.TemporaryDirectory(prefix="culm-results-") as base:
-            yield Path(base)
-            with said(output.uri, "be written"):
-                _publish(base, *output.filesystem(), output)
+    if isinstance(output, Path):
+        with results.whole_folder(output) as folder:
+            yield folder
         return
-    output = output.absolute()
-    aside = output.with_name(f".{output.name}.old")
-    _settle(output, aside)
-    with staged_folder(output) as staged:
-        folder = staged / output.name  # a folder of its own, because only this process may read the staged one
-        folder.mkdir()
+    with staged_folder(Path(gettempdir(), "results")) as folder:
         yield folder
-        if output.exists():
-            output.rename(aside)
-        try:
-            folder.rename(output)
-        finally:
-            _settle(output, aside)
-
-
-def _settle(output: Path, aside: Path) -> None:
-    """Move earlier results back, or remove them if the new ones have taken their place."""
-    if output.exists():
-        shutil.rmtree(aside, ignore_errors=True)
-    elif aside.exists():
-        aside.rename(output)
+        with said(output.uri, "be written"):
+            _publish(str(folder), *output.filesystem(), output)
 
 
 # -- elsewhere ------------------------------------------------------------------------------------------------------
 
 
 def _check_elsewhere(output: Location, *, overwrite: bool) -> None:
-    """Raise ``ConfigError`` if results cannot be published there. Only earlier results are ever overwritten."""
+    """Raise ``ConfigError`` if results cannot be published there."""
     with said(output.uri, "be written"):
         system, path = output.filesystem()
         bucket = bucket_of(output.uri, path)

@@ -130,12 +130,6 @@ def count_rows(folder: Path) -> int:
     return sum(parquet.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
 
 
-def write_table(table: pa.Table, folder: Path) -> None:
-    """Write a table of Arrow as a Parquet table into a new folder."""
-    folder.mkdir(parents=True)
-    write_file(table, _part(folder))
-
-
 def write_file(table: pa.Table, path: Path) -> None:
     """Write a table of Arrow as one Parquet file."""
     with _writer(path, table.schema, _stated.get()) as writer:

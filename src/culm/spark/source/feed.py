@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import gettempdir
 from threading import Event, Thread
 
 from culm.bamboo import Identity
@@ -31,6 +31,7 @@ from culm.ranges import Range, RangeSet
 from culm.spark.reading.found import Wanted
 from culm.spark.source.rows import Options
 from culm.spark.source.spool import Spool
+from culm.staging import staged_folder
 from culm.store import ReadableStore, SQLiteStore
 from culm.types import Log
 
@@ -54,7 +55,7 @@ def fetched(url: PeerUrl, spans: Mapping[Log, Range], wait: float) -> Iterator[R
     config = NodeConfig(b"", limits=NodeLimits(settle_seconds=wait, idle_seconds=wait + _ANSWER_SECONDS))
     asked = {log: RangeSet([span]) for log, span in spans.items()}
     purpose = Purpose(is_live=False, mirrors=False, logs=tuple(spans), interest=lambda log: asked.get(log, RangeSet()))
-    with TemporaryDirectory(prefix="culm-stream-") as folder, SQLiteStore(Path(folder, "store.db")) as store:
+    with staged_folder(Path(gettempdir(), "stream")) as folder, SQLiteStore(folder / "store.db") as store:
         asyncio.run(sync(None, config, store, url, purpose))
         yield store
 

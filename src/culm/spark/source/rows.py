@@ -10,6 +10,7 @@
 ``payloads``       ``true``: with the payloads that are held; default ``false``
 ``maxPayload``     the most bytes of a payload that is put into a row; default 1048576. Larger ones are left out
 ``rejects``        ``true`` (default): also a row for everything that could not be read; ``only``; ``false``
+``minPartitions``  into how many tasks to cut large inputs, at least; default: into tasks of 32 MiB
 ``batch``          streaming: the most entries of a batch, of each store or log; default 100000
 ``wait``           following a peer: seconds of silence after which it has nothing to add; default 1, at most 600
 ``home``           following a ``culm://`` peer: a folder of the stream's own, with its identity and what it has got
@@ -114,7 +115,7 @@ def schema_of(names: Iterable[str]) -> str:
 _SAME = {"authors": "author", "logs": "log"}  # options that may be named in two ways
 _NAMES = (
     *("author", "log", "range", "columns", "fromseqnum", "toseqnum", "payloads", "maxpayload", "rejects"),
-    *("batch", "wait", "home", "identity", "clump", "bundles"),
+    *("minpartitions", "batch", "wait", "home", "identity", "clump", "bundles"),
 )
 _OF_SPARK = ("path", "paths", "checkpointlocation", "mode")  # options that Spark itself adds
 _LONGEST_WAIT = 600.0  # Seconds. A batch waits at least so long for a silent peer, so a slip of the finger is refused.
@@ -139,6 +140,8 @@ class Options:
     """
     identity: str | None = None
     clump: str | None = None
+    tasks: int = 1
+    """Into how many tasks to cut large inputs, if that does not make them too short."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str], schema: StructType | None = None) -> "Options":
@@ -178,6 +181,7 @@ class Options:
             _seconds(options.get("wait", "1")),
             _one_of(options, "bundles", "partition", "log") == "log",
             **{name: options.get(name) for name in ("home", "identity", "clump")},
+            tasks=parse_number(options.get("minpartitions", "1"), "number of partitions", 1),
         )
 
 

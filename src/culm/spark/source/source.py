@@ -3,7 +3,8 @@
 Entries are written as bundles: a file for each task, or for each log. Tasks write into a hidden folder beside the final
 one, or in it if it lies elsewhere. When all have succeeded, the driver moves the files that they name; so a job that
 fails leaves no file in the final folder, nor does a task that Spark ran twice. In an object store a move is a copy: if
-the driver fails between two of them, some of the bundles are there, each of them whole.
+the driver fails between two of them, some of the bundles are there, each of them whole. A driver that is killed leaves
+the hidden folder behind, and a later job that writes to the same folder deletes it.
 """
 
 import secrets
@@ -12,9 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from time import time
 from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
+from pyarrow import fs
+from pyarrow.fs import FileSystem
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
@@ -48,7 +52,8 @@ class CulmSource(datasource.DataSource):
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """A reader of stores, export files and tables of entries. A schema that the user gave chooses columns, too."""
         options = Options.parse(self.options, schema)
-        return EntriesReader(plan(paths_of(self.options), settings_of(self.options), options.wanted), options)
+        splits = plan(paths_of(self.options), settings_of(self.options), options.wanted, options.tasks)
+        return EntriesReader(splits, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
         """A writer of bundles into a folder."""
@@ -96,6 +101,7 @@ class EntriesReader(Pieces, datasource.DataSourceReader):
 # -- writing -------------------------------------------------------------------------------------------------------
 
 _BUFFER = 1024 * 1024  # bytes written at once, so that small entries do not cost a system call each
+_DAY = 24 * 60 * 60  # seconds
 _TOGETHER = "write df.repartition('author', 'log_id').sortWithinPartitions('author', 'log_id', 'seqnum')"
 
 
@@ -123,16 +129,18 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
         self._folder, self._overwrite, self._by_log = folder, overwrite, by_log
         if "encoded" not in columns:
             raise ConfigError("to write entries, the DataFrame needs a binary column 'encoded'")
-        partial = f"partial-{secrets.token_hex(8)}"
-        parent = Location(folder.uri.rstrip("/").rpartition("/")[0] or "/", folder.settings)
         # Object stores have no hidden folders beside a bucket, and moving within the folder is as good there.
-        self._staging = parent / f".{folder.name}.{partial}" if folder.is_local else folder / f"_{partial}"
+        place, start = folder, "_partial-"
+        if folder.is_local:
+            place, start = Location(str(Path(folder.uri).parent)), f".{folder.name}.partial-"
+        self._staging = place / f"{start}{secrets.token_hex(8)}"
         with said(folder.uri, "be written"):
             system, path = folder.filesystem()
             if system.get_file_info(path).type.name == "File":
                 raise ConfigError(f"{folder}: is there already, and is not a folder")
-            if folder.is_local and system.get_file_info(parent.uri).type.name != "Directory":
-                raise ConfigError(f"{folder}: there is no folder {parent}")
+            if folder.is_local and not Path(place.uri).is_dir():
+                raise ConfigError(f"{folder}: there is no folder {place}")
+            _sweep(system, place.filesystem()[1], start)
             # Made here, so that a task that is late after a failure does not make it again.
             system.create_dir(self._staging.filesystem()[1], recursive=True)
 
@@ -181,6 +189,20 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
         with suppress(OSError):
             system, staging = self._staging.filesystem()
             system.delete_dir(staging)
+
+
+def _sweep(system: FileSystem, folder: str, start: str) -> None:
+    """Delete what killed jobs left under names that begin so.
+
+    No lock tells whether a job is at work: its processes are on many machines. So what did not change for a day goes.
+    """
+    for one in system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+        if one.base_name.startswith(start):
+            with suppress(OSError):  # another job sweeps, too, or it is another user's
+                below = system.get_file_info(fs.FileSelector(one.path, recursive=True))
+                changed = [info.mtime_ns for info in (one, *below) if info.mtime_ns]  # not every storage says when
+                if changed and max(changed) < (time() - _DAY) * 1e9:
+                    system.delete_dir(one.path)
 
 
 def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:

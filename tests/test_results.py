@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from culm.errors import ConfigError
-from culm.spark.runtime.folders import check_output, whole_folder
+from culm.results import check_output, whole_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def test_all_or_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from culm.spark.runtime.folders import whole_folder
+from culm.results import whole_folder
 with whole_folder(Path(sys.argv[1])) as folder:
     (folder / "half").touch()
     if sys.argv[2] == "while it renames":

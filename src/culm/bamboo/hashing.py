@@ -22,7 +22,6 @@ from culm.bamboo.entry import Entry
 from culm.bamboo.verification import check_payload_digest
 from culm.bamboo.yamf import YAMF_PREFIX
 from culm.native import core
-from culm.types import Buffer
 
 _LARGE = 32 * 1024  # Bytes of a piece from which on handing it over costs less than is won: a quarter of its hashing.
 _MOST_WAITING = 2 * 1024 * 1024  # Bytes of a payload that may wait for the thread: what comes beyond is hashed at once.
@@ -45,7 +44,7 @@ class PayloadHasher:
         self._later = 0  # Bytes that were given for that: a number of its own, so that no two threads change one.
         self.size = 0
 
-    def update(self, piece: Buffer) -> None:
+    def update(self, piece: bytes | bytearray | memoryview) -> None:
         """Add the next piece."""
         if type(piece) is bytes:
             self._take(piece)

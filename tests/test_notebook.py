@@ -17,7 +17,10 @@ NOTEBOOK = Path(__file__).parents[1] / "examples" / "trust.ipynb"
 @pytest.mark.spark
 @pytest.mark.timeout(600)  # a kernel and a Spark session, on a machine that may have other work
 def test_the_notebook_runs_quietly(tmp_path: Path) -> None:
-    """``nbconvert`` runs the notebook without a line on stderr, its own or a cell's; the fork and the damage show."""
+    """``nbconvert`` runs the notebook without a line on stderr, its own or a cell's; the fork and the damage show.
+
+    Its logs are long, so that Spark ends a worker that has not yet written all when ``show(2)`` has its rows.
+    """
     # Sockets in the file system: on TCP the kernel warns that others on the machine could listen.
     patience = ["--ExecutePreprocessor.startup_timeout=300", "--ExecutePreprocessor.timeout=500"]
     options = ["--KernelManager.transport=ipc", *patience, "--log-level=WARN"]

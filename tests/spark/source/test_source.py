@@ -319,12 +319,13 @@ def test_writing_needs_a_mode(spark: SparkSession, store: Path, tmp_path: Path) 
         load(spark, str(store)).write.format("culm").save(str(tmp_path / "export"))
 
 
-def test_a_closed_socket_ends_a_worker_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_closed_socket_ends_a_worker_quietly(error: type[OSError], capfd: pytest.CaptureFixture[str]) -> None:
     """When Spark has enough rows it closes the socket; the worker's process then ends without a traceback."""
     from culm.spark.runtime import daemon
 
     with (
-        mock.patch.object(daemon, "_worker", side_effect=BrokenPipeError),
+        mock.patch.object(daemon, "_worker", side_effect=error),
         mock.patch("os._exit", side_effect=SystemExit) as ended,
         pytest.raises(SystemExit),
     ):

@@ -25,7 +25,7 @@ def quiet_worker(sock: socket.socket, authenticated: bool) -> int:
     """
     try:
         return int(_worker(sock, authenticated))
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):  # the second one if it was closed while it was written to
         os._exit(1)  # as PySpark ends a worker after printing the traceback
 
 

@@ -53,7 +53,7 @@ def open_database(path: Path, *, read_only: bool = False, lock_timeout: float = 
     with ExitStack() as on_error:
         on_error.callback(database.close)
         with database.snapshot() as connection:  # another process may be creating the tables at this moment
-            version = schema_version(connection)
+            version = schema_version(connection, path)
             if version:
                 check_definitions(database, version)
         if not read_only:
@@ -156,7 +156,7 @@ MIGRATIONS: list[Callable[[Database], None]] = [
 def migrate(database: Database) -> None:
     """Bring the tables to the newest version, or make them in an empty file. Call inside a writing transaction."""
     connection = database.connection
-    version = schema_version(connection)
+    version = schema_version(connection, database.path)
     if version == 0:
         _run(connection, NEWEST)
         index.rebuild(connection)  # An empty index has a block, too: the one that all records go into.

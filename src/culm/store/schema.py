@@ -30,6 +30,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from enum import IntEnum
+from pathlib import Path
 
 from culm.errors import StoreDamaged
 from culm.types import Log
@@ -325,14 +326,16 @@ NEWEST = _as_one(SCRIPTS)
 """Makes the tables of the newest version in an empty file."""
 
 
-def schema_version(connection: sqlite3.Connection) -> int:
+def schema_version(connection: sqlite3.Connection, path: Path) -> int:
     """The store's version, 0 for an empty file. ``StoreDamaged`` if the file is not Culm's, or of a later version."""
     application_id = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if application_id != APPLICATION_ID:
         if version or connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            raise StoreDamaged("this is an SQLite database, but not a Culm store")
+            raise StoreDamaged(f"{path}: an SQLite database, but not a Culm store")
         return 0
     if version > VERSION:
-        raise StoreDamaged(f"the store has version {version}; this program reads up to {VERSION}: use a newer Culm")
+        raise StoreDamaged(
+            f"{path}: the store has version {version}; this program reads up to {VERSION}: use a newer Culm"
+        )
     return version

@@ -209,6 +209,7 @@ class Boasting(StoreSource):
         with_all = (1, MAX_U64)
         return SimpleNamespace(
             is_forked=False,
+            end=lambda: None,
             entries_around=held.entries_around,
             payloads_around=lambda _: with_all,
             payload_extent=lambda: with_all,

@@ -13,6 +13,7 @@ from culm.bushbaby import (
 )
 from culm.bushbaby.messages import BAMBOO
 from culm.errors import CulmError, NetworkError, Place, RemoteProtocolError, StoreFull
+from culm.node.bushbaby.session import BushbabySession
 from culm.node.config import NodeLimits
 from culm.node.interests.policy import Policy
 from culm.node.sessions.stats import PeerSilent
@@ -28,6 +29,13 @@ from tests.node.peers import until
 from tests.store.below import database_of
 
 
+async def met(party: Party, other: Party, *, called: bool) -> tuple[BushbabySession, asyncio.Task[None], Deployed]:
+    """A session of a party, the task that runs it, and the deployed peer at its other end."""
+    near, far = await stream_pair()
+    session = await party.session(near, called=called)
+    return session, asyncio.create_task(session.run()), Deployed(other, far)
+
+
 def test_the_deployed_peer_is_served_its_way(parties: list[Party]) -> None:
     """It asks for the pool of an entry, having nothing, and gets the log up to there; and no HAVE behind an answer."""
     alice, bob, _ = parties
@@ -36,10 +44,7 @@ def test_the_deployed_peer_is_served_its_way(parties: list[Party]) -> None:
     author = log.identity.public
 
     async def talk() -> Deployed:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=False)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        _, task, peer = await met(alice, bob, called=False)
         await peer.until(lambda: peer.haves)
         assert peer.haves == [HaveItem(author, 0, 60)]
         peer.connection.send_want([WantItem(author, 0, 23)])
@@ -66,10 +71,7 @@ def test_an_empty_payload_never_ends_an_item_for_the_deployed_peer(parties: list
     alice.store.add(log.items())
 
     async def talk() -> list[tuple[int, bytes]]:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=False)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        _, task, peer = await met(alice, bob, called=False)
         await peer.until(lambda: peer.haves)
         peer.connection.send_want([WantItem(log.identity.public, 0)])
         await peer.until(lambda: peer.entries)
@@ -88,10 +90,7 @@ def test_a_sync_with_the_deployed_peer_ends_by_itself(parties: list[Party]) -> N
     log = build_log(10, seed=43)
 
     async def talk() -> None:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=True)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        session, task, peer = await met(alice, bob, called=True)
         await peer.until(lambda: peer.connection.replicating)
         peer.connection.send_have([HaveItem(log.identity.public, 0, 10)])
         await peer.until(lambda: peer.wants)
@@ -117,10 +116,7 @@ def test_a_forged_entry_is_refused_and_the_rest_kept(parties: list[Party]) -> No
     items[2] = items[2][:at] + bytes([items[2][at] ^ 1]) + items[2][at + 1 :]
 
     async def talk() -> list[str]:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=True)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        session, task, peer = await met(alice, bob, called=True)
         await peer.until(lambda: peer.connection.replicating)
         writer = peer.connection.start_bamboo([len(item) for item in items])
         for item in items:
@@ -150,10 +146,7 @@ def test_behind_a_bad_signature_each_is_checked_by_itself(
     calls = accepted_in_batches(monkeypatch)
 
     async def talk() -> int:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=True)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        session, task, peer = await met(alice, bob, called=True)
         await peer.until(lambda: peer.connection.replicating)
         items = [entry.encoded + forged.payloads[entry.hash] for entry in forged.entries]
         items[-3] = tampered(forged.entries[-3]) + forged.payloads[forged.entries[-3].hash]
@@ -218,10 +211,7 @@ def test_half_a_message_is_let_go(parties: list[Party]) -> None:
     alice, bob, _ = parties
 
     async def talk() -> tuple[int, int]:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=True)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        session, task, peer = await met(alice, bob, called=True)
         await peer.until(lambda: peer.connection.replicating)
         peer.writer.write(encode_header(BAMBOO, 1_000_000) + bytes(500_000))
         await until(lambda: session.connection.unfinished == 500_000)
@@ -241,10 +231,7 @@ def test_a_flood_of_forgeries_ends_the_session(parties: list[Party]) -> None:
     items += [tampered(entry) + log.payloads[entry.hash] for entry in log.entries[1:]]
 
     async def talk() -> BaseException | None:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=True)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        session, task, peer = await met(alice, bob, called=True)
         await peer.until(lambda: peer.connection.replicating)
         for _ in range(2):
             writer = peer.connection.start_bamboo([len(item) for item in items])
@@ -387,10 +374,7 @@ def test_a_broken_connection_is_a_network_error(parties: list[Party]) -> None:
     log = build_log(5, seed=48)
 
     async def talk() -> BaseException | None:
-        near, far = await stream_pair()
-        session = await alice.session(near, called=True)
-        task = asyncio.create_task(session.run())
-        peer = Deployed(bob, far)
+        _, task, peer = await met(alice, bob, called=True)
         await peer.until(lambda: peer.connection.replicating)
         for entry in log.entries:
             writer = peer.connection.start_bamboo([len(entry.encoded) + entry.size])

@@ -101,8 +101,8 @@ def handed_over() -> int:
 class _Background:
     """The thread. It is started when there is something to do, and ends with the process; a fork has its own.
 
-    A fork waits until the thread has finished what it is just doing, and that hashes at most a mebibyte. Otherwise the
-    new process would have a payload that is half hashed, and a lock that no thread releases.
+    A fork waits until the thread has finished what it is just doing: it hashes what waits, at most. Otherwise the new
+    process would have a payload that is half hashed, and a lock that no thread releases.
     """
 
     def __init__(self) -> None:

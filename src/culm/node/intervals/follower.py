@@ -607,7 +607,8 @@ class Follower:
         if followed.is_last_round and not followed.again:
             followed.phase = Phase.DONE
             if any(span.covers(2) and self._open_request(span.eager) for span in followed.spans):
-                self._forget_unsure(followed)  # Entry 2 would come by that request; the peer takes it for unanswered.
+                # Entry 2 would come by that request. While the question is open, the peer thinks that we wait for more.
+                self._forget_unsure(followed)
         else:
             followed.phase = Phase.STORING
             self._storing.append(followed)

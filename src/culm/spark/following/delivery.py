@@ -24,11 +24,11 @@ from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
+from culm.results import SUMMARY
 from culm.spark.batches.arrays import names
 from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Batch, combined
-from culm.spark.runtime.folders import SUMMARY
 from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
 from culm.spark.verification.lakehouse import KEY

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from culm.errors import ConfigError, CulmError
+from culm.results import SUMMARY
 from culm.spark.runtime.columns import Row, Unsigned, names
 from culm.spark.runtime.engine import Engine, Table
-from culm.spark.runtime.folders import SUMMARY
 from culm.spark.runtime.output import other_version
 from culm.spark.verification.forks import Fork, forks
 from culm.spark.verification.gather import Reject

@@ -20,9 +20,10 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
+from culm.results import SUMMARY
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.engine import Engine
-from culm.spark.runtime.folders import SUMMARY, check_output, whole_folder
+from culm.spark.runtime.folders import check_output, whole_folder
 from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.output import now, provenance, stating
 from culm.spark.runtime.session import is_running, running, silent

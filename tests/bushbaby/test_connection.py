@@ -369,6 +369,10 @@ def craft(kind: int, plaintext: bytes, number: int = 0) -> tuple[bytes, object]:
 
 
 AUTHOR = b"\x78\x2b" + b"0" * 43
+# Two CBOR byte strings. Together they are three items of a BAMBOO, but the first one ends inside of an entry.
+DIVIDED = b"".join(
+    b"\x59" + len(part).to_bytes(2, "big") + part for part in (ITEMS[0] + ITEMS[1][:100], ITEMS[1][100:] + ITEMS[2])
+)
 MALFORMED = {
     "HAVE is no array": (5, b"\x00"),
     "HAVE with bytes behind it": (5, b"\x80\x00"),
@@ -389,6 +393,7 @@ MALFORMED = {
     "BAMBOO with an empty item": (8, b"\x81\x60"),
     "BAMBOO with half an entry": (8, b"\x81\x58\x64" + ITEMS[0][:100]),
     "BAMBOO with a payload cut short": (8, b"\x81\x59\x00" + bytes([len(ITEMS[0]) - 1]) + ITEMS[0][:-1]),
+    "BAMBOO with an entry divided among two items": (8, b"\x82" + DIVIDED),
     "BAMBOO with bytes behind it": (8, b"\x80\x80"),
     "BAMBOO of indefinite length": (8, b"\x9f\xff"),
 }

@@ -53,6 +53,17 @@ def test_two_empty_nodes_are_done_at_once(parties: list[Party]) -> None:
     assert session.stats.entries_received == 0
 
 
+def test_a_first_contact_loses_no_second(parties: list[Party]) -> None:
+    """Both listen first for the other's dialect; the caller gives in after a fifth of a second, not after a second."""
+
+    async def seconds() -> float:
+        began = asyncio.get_running_loop().time()
+        await sync(parties[0], parties[1])
+        return asyncio.get_running_loop().time() - began
+
+    assert run(seconds) < 0.5
+
+
 def test_gaps_are_filled_and_nothing_comes_twice(parties: list[Party]) -> None:
     """What is held is not fetched again: only the gaps of a log travel."""
     alice, bob, _ = parties

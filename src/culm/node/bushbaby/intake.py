@@ -10,7 +10,7 @@ bad signatures costs more than that.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from culm.bamboo import Entry, are_authentic
@@ -39,13 +39,13 @@ class Intake(Storing):
         self._checking: tuple[list[Item], asyncio.Task[list[bool]] | None] | None = None  # See ``_check_next``.
         self._is_distrusting = False  # The peer has sent a bad signature.
 
-    async def add(self, entry: Entry, payload: memoryview | None) -> None:
-        """Take an entry with its payload (None: it did not come with one).
+    async def add(self, items: Sequence[Item]) -> None:
+        """Take entries, each with its payload (None: it did not come with one).
 
         Waits while a full group waits behind the one that is being stored.
         """
-        self._group.append((entry, payload))
-        self._bytes += len(payload or b"")
+        self._group += items
+        self._bytes += sum(len(payload) for _, payload in items if payload is not None)
         self._start()
         await self._until(lambda: len(self._group) < GROUP_ENTRIES and self._bytes < _GROUP_BYTES)
 

@@ -54,7 +54,9 @@ _PIECES_A_STEP = 16  # Pieces of a large payload read in one call of the store's
 _INLINE_BYTES = 64 * 1024  # A larger message takes long to decode once it is complete, so it is decoded on a thread.
 _ENTRIES_A_TURN = 64  # Entries looked at in one turn, so that it takes a fraction of a millisecond.
 _ITEMS_A_TURN = 1024  # Items of a HAVE looked at in one turn, for the same reason.
-_HELLO_SECONDS = 1.0  # For the peer's HELLO, before ours goes out in a dialect that the peer may not understand.
+# For the peer's HELLO, before ours goes out in a dialect that the peer may not understand. If both listen, the caller
+# gives in first, because it can call again: it waits for as long as a HELLO that is sent at once takes on most links.
+_HELLO_SECONDS, _HELLO_SECONDS_CALLING = 1.0, 0.2
 _LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the same reason.
 _GIVE_UP_SECONDS = 10.0  # Of silence, after which a peer that is no Culm node does not have what it was asked for.
 _SETTLED = (PayloadState.COMPLETE, PayloadState.FORGOTTEN)  # An entry that comes once more brings nothing new then.
@@ -76,6 +78,7 @@ class BushbabySession(Session[bushbaby.Event]):
         config = context.config
         guarded = bool(config.policy.allow_peers)
         waits = not purpose.called
+        patience = _HELLO_SECONDS if waits else _HELLO_SECONDS_CALLING
         dialect, is_known = (config.dialect or Dialect.DEPLOYED), config.dialect is not None
         if purpose.called and not is_known:
             dialect, is_known = context.bushbaby.dialects.at(context.address)
@@ -87,7 +90,7 @@ class BushbabySession(Session[bushbaby.Event]):
                 dialect,
                 config.protocol_limits,
                 any_dialect=config.dialect is None,
-                hello_seconds=0.0 if is_known else _HELLO_SECONDS,
+                hello_seconds=0.0 if is_known else patience,
                 ask_first=True,
                 # Only a listener may wait: if both sides waited for the other one's HELLO, none would speak.
                 wait_for_hello=waits and (guarded if config.wait_for_hello is None else config.wait_for_hello),
@@ -274,8 +277,7 @@ class BushbabySession(Session[bushbaby.Event]):
                 wanted = [item for item in some if self._notes(*item)]
             if not some:
                 return
-            for entry, payload in wanted:
-                await self._intake.add(entry, payload)
+            await self._intake.add(wanted)
 
     def _notes(self, entry: Entry, payload: memoryview) -> bool:
         """Count an entry that came; whether to keep it."""
@@ -354,8 +356,7 @@ class BushbabySession(Session[bushbaby.Event]):
                 policy.quotas is None or policy.quotas.takes_proof((proof.first, proof.second))
             ):
                 self._doubts.knows(proof.log, proof.position)
-                await self._intake.add(proof.first, None)
-                await self._intake.add(proof.second, None)
+                await self._intake.add([(proof.first, None), (proof.second, None)])
 
     async def _show_forks(self, logs: Iterable[Log]) -> None:
         """Send the proofs of forks in these logs that the peer does not know, if it can read them."""

@@ -15,6 +15,7 @@ from culm.errors import Place, RemoteProtocolError
 from culm.node.interests.policy import Policy
 from culm.node.proposals.options import ProposalOptions
 from culm.node.surroundings import clock
+from culm.proposals import HeldUp
 from culm.ranges import RangeSet, read_range
 from culm.testing.builders import build_log
 from tests.node.links import run, stream_pair
@@ -274,6 +275,25 @@ def test_a_peer_that_has_sent_all_ends_a_sync_at_once(
         await until(lambda: CANCELLED["82"] in heard.bytes)
 
     run(lambda: against(peers[0], talk, live=False))
+
+
+def test_what_composing_shows_is_dealt_with_at_once(peers: list[ProposalPeer]) -> None:
+    """That a proposal is held up shows while a message is composed; what to offer then is not left to the next look."""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        rogue.send(hand.control(hand.CONFIRMED), hand.data(hand.SWITCH, hand.M1, hand.P1))
+        await until(lambda: session.stats.entries_received == 1 and session.asker.is_done and session.arrivals.idle)
+        endpoint = session.connection.endpoint
+        (exchange,) = endpoint.exchanges.values()
+        endpoint.take_events = lambda: [HeldUp(exchange.proposal)]  # type: ignore[method-assign]
+        session.driver.wake()
+        await until(lambda: not session.asker.is_done)
+        del endpoint.take_events  # type: ignore[method-assign]
+        began = clock()
+        await until(lambda: session.asker.is_done)
+        assert clock() - began < 0.1
+
+    run(lambda: against(peers[0], talk))
 
 
 def test_news_behind_a_rest(peers: list[ProposalPeer]) -> None:

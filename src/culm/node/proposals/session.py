@@ -182,9 +182,11 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         return more
 
     def _take_events(self) -> list[proposals.Event]:
-        events = self._endpoint.take_events()
+        had_asked, events = self.asker.is_done, self._endpoint.take_events()
         for event in events:
             self.asker.handle(event)
+        if had_asked and not self.asker.is_done:
+            self.driver.wake()  # The asker had its turn before.
         return events
 
     # -- watching ----------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from culm.bamboo import Entry, ForkProof
-from culm.bamboo.many import entries_followed
 from culm.bamboo.base62 import BASE62_CHARS, decode_base62, encode_base62
+from culm.bamboo.many import entries_followed
 from culm.bushbaby.handshake import Dialect
 from culm.bushbaby.options import Limits
 from culm.bushbaby.secretbox import OVERHEAD

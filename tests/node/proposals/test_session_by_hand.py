@@ -288,7 +288,7 @@ def test_what_composing_shows_is_dealt_with_at_once(peers: list[ProposalPeer]) -
         endpoint.take_events = lambda: [HeldUp(exchange.proposal)]  # type: ignore[method-assign]
         session.driver.wake()
         await until(lambda: not session.asker.is_done)
-        del endpoint.take_events  # type: ignore[method-assign]
+        del endpoint.take_events
         began = clock()
         await until(lambda: session.asker.is_done)
         assert clock() - began < 0.1

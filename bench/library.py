@@ -189,10 +189,13 @@ class _Timed:
     async def _entries(self, *, with_payload: bool) -> None:
         rng = random.Random(1)
         for _ in range(READS):
-            entry = await self._node.entry(1, rng.randint(1, MANY))
-            assert entry
+            seq = rng.randint(1, MANY)
             if with_payload:
-                assert len(await self._node.payload(entry)) == SIZE
+                found = await self._node.entry_with_payload(1, seq)
+                assert found
+                assert len(found[1]) == SIZE
+            else:
+                assert await self._node.entry(1, seq)
 
     async def _subscribe(self) -> None:
         seen = 0

@@ -63,6 +63,9 @@ def test_appending_and_reading(tmp_path: Path) -> None:
             assert [2, 3] == [entry.seq async for entry in node.entries(f"{node.name}/1", first=2, last=3)]
             assert large == await node.entry((node.author, 1), 3)
             assert await node.entry(1, 9) is None
+            both = [await node.entry_with_payload(1, seq) for seq in (2, 3, 4, 9)]
+            assert [payload for _, payload in filter(None, both)] == payloads[1:]
+            assert [found and found[0] for found in both] == [await node.entry(1, seq) for seq in (2, 3, 4, 9)]
             (summary,) = await node.logs()
             assert (4, True) == (summary.newest, summary.ended)
             assert (4, []) == ((report := await node.verify()).entries, report.problems)
@@ -615,6 +618,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda node, _: node.append_many(1, "several"), "put a single one into a list, or use append"),
     (lambda node, _: node.append_many(1, b"several"), "put a single one into a list, or use append"),
     (lambda node, _: node.entry(1, "1"), "the number of an entry is an int, not str"),
+    (lambda node, _: node.entry_with_payload(1, "1"), "the number of an entry is an int, not str"),
     (lambda node, _: node.entry(None, 1), "or the id of an own log, not NoneType"),
     (lambda node, _: node.entry((KEY, 1, 1), 1), "or the id of an own log, not tuple"),
     (lambda node, _: node.entry((KEY, "1"), 1), "the id of a log is a number, not str"),

@@ -96,6 +96,10 @@ def test_groups_and_age_keys(tmp_path: Path) -> None:
             entry = await one.append(1, "t\u00e9xt", readers=[log_text(group.log)])
             await other.sync(address)
             assert "t\u00e9xt".encode() == await other.payload(entry)
+            assert (entry, "t\u00e9xt".encode()) == await other.entry_with_payload((one.author, 1), 1)
+            assert (entry, await other.payload(entry, raw=True)) == await other.entry_with_payload(
+                (one.author, 1), 1, raw=True
+            )
             assert "t\u00e9xt".encode() == await one.payload(entry, keys=[SECRET_AGE_KEY])
             with pytest.raises(ConfigError, match="not a secret age key"):
                 await one.payload(entry, keys=["AGE"])

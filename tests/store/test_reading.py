@@ -161,3 +161,16 @@ def test_a_small_payload_by_one_query(store: SQLiteStore) -> None:
     assert store.small_payload(other) is None
     store.forget(small.place)
     assert store.small_payload(small) is None
+
+
+def test_an_entry_with_its_small_payload_by_one_query(store: SQLiteStore) -> None:
+    """``verified_with_payload`` gives the payload where ``small_payload`` would, else None in its place."""
+    me = Identity(bytes(32))
+    log = me.public, 1
+    small, large = (store.append(me, 1, [bytes(size)]) for size in (4096, 4097))
+    assert store.verified_with_payload(log, 1) == (small, bytes(4096))
+    assert store.verified_with_payload(log, 2) == (large, None)
+    for seq in (0, 3, 2**64):
+        assert store.verified_with_payload(log, seq) is None
+    store.forget(small.place)
+    assert store.verified_with_payload(log, 1) == (small, None)

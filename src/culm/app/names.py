@@ -61,6 +61,13 @@ def log_of(name: LogName, own: bytes) -> Log:
     return author_of(author), log_id
 
 
+def place_of(name: LogName, seq: int, own: bytes) -> tuple[Log, int]:
+    """A log as ``log_of`` gives it, and the number of an entry; ``TypeError`` for one that is no number."""
+    if not isinstance(seq, int):
+        raise TypeError(f"the number of an entry is an int, not {_kind(seq)}")
+    return log_of(name, own), seq
+
+
 def what_of(name: AuthorName | LogName | None, own: bytes) -> tuple[bytes | None, int | None]:
     """Author and log id that a name selects; None for any author, or for all logs of an author."""
     if name is None:

@@ -361,9 +361,23 @@ class Node:
 
     async def entry(self, log: LogName, seq: int) -> Entry | None:
         """A verified entry by its number; None if the store does not have it."""
-        if not isinstance(seq, int):
-            raise TypeError(f"the number of an entry is an int, not {type(seq).__name__}")
-        return await self._open.reads.small(ToolStore.verified_entry, names.log_of(log, self.author), seq)
+        return await self._open.reads.small(ToolStore.verified_entry, *names.place_of(log, seq, self.author))
+
+    async def entry_with_payload(
+        self, log: LogName, seq: int, *, raw: bool = False, keys: Iterable[Identity | str] = ()
+    ) -> tuple[Entry, bytes] | None:
+        """A verified entry and its payload; None if the store does not have the entry.
+
+        It gives what ``entry`` and ``payload`` would give, with the errors of ``payload``. A payload of up to 4 KiB
+        comes by the same read as its entry, which takes half the time of two.
+        """
+        found = await self._open.reads.small(ToolStore.verified_with_payload, *names.place_of(log, seq, self.author))
+        if found is None:
+            return None
+        entry, small = found
+        if small is None or (is_sealed(small) and not raw):
+            return entry, await self.payload(entry, raw=raw, keys=keys)
+        return entry, small
 
     async def entries(self, log: LogName, *, first: int = 1, last: int | None = None) -> AsyncIterator[Entry]:
         """The verified entries of a log from ``first`` to ``last`` (None: to the newest), ascending."""

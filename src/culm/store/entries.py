@@ -40,10 +40,16 @@ ENTRY_COLUMNS = "entries.id, encoded, state, payload_state, payload_held, hash"
 _CHECKED = itemgetter(1, 5, 0)  # Of these columns, what ``entries_of`` compares.
 ENTRY_ROW = ROW, BYTES, STATE, PAYLOAD_STATE, COUNT, BYTES
 """What these columns hold."""
+_PIECE_OR_NOTHING = BYTES.or_null()
 _VERIFIED_ENTRY = f"SELECT encoded, hash, id FROM entries WHERE {OF_LOG} AND seq = ? AND {IS_VERIFIED} LIMIT 1"
+_IS_SMALL = f"{IS_COMPLETE} AND at = 0 AND length(piece) = payload_held AND payload_held <= {SMALL_BYTES}"
 _SMALL_PAYLOAD = (
     f"SELECT CAST(piece AS BLOB) FROM entries JOIN payloads ON entry = entries.id WHERE {OF_LOG} AND seq = ?"
-    f" AND hash = ? AND {IS_COMPLETE} AND at = 0 AND length(piece) = payload_held AND payload_held <= {SMALL_BYTES}"
+    f" AND hash = ? AND {_IS_SMALL}"
+)
+_VERIFIED_WITH_PAYLOAD = (
+    "SELECT encoded, hash, entries.id, CAST(piece AS BLOB) FROM entries"
+    f" LEFT JOIN payloads ON entry = entries.id AND {_IS_SMALL} WHERE {OF_LOG} AND seq = ? AND {IS_VERIFIED} LIMIT 1"
 )
 Damaged = Callable[[Place, StoreError], None]
 """Is told of an entry that is left out, or whose payload is, because it is damaged; and how."""
@@ -62,6 +68,11 @@ def stored_of_rows(rows: list[Row]) -> list[StoredEntry]:
 def _stored(row: Row, entry: Entry) -> StoredEntry:
     entry_id, _, state, payload_state, held, *_ = row
     return StoredEntry(entry, State(state), PayloadState(payload_state), held, entry_id)
+
+
+def _compared(entry: Entry, piece: bytes | None) -> bytes | None:
+    """The bytes if they are the entry's payload, else None."""
+    return piece if piece is not None and len(piece) == entry.size and yamf_hash(piece) == entry.payload_hash else None
 
 
 def find_entry(connection: sqlite3.Connection, place: Place, entry_hash: bytes | None = None) -> StoredEntry | None:
@@ -119,6 +130,17 @@ class EntryQueries:
         rows = self._database.read(_VERIFIED_ENTRY, (*log_key(log), to_sql(seq)), BYTES, BYTES, ROW)
         return entry_of(*rows[0]) if rows else None
 
+    def verified_with_payload(self, log: Log, seq: int) -> tuple[Entry, bytes | None] | None:
+        """``verified_entry``, and what ``small_payload`` says of it, by one query."""
+        if not 1 <= seq <= MAX_U64:
+            return None
+        values = *log_key(log), to_sql(seq)
+        columns = BYTES, BYTES, ROW, _PIECE_OR_NOTHING
+        for encoded, digest, row, piece in self._database.read(_VERIFIED_WITH_PAYLOAD, values, *columns):
+            entry = entry_of(encoded, digest, row)
+            return entry, _compared(entry, piece)
+        return None
+
     def small_payload(self, entry: Entry) -> bytes | None:
         """An entry's payload of at most ``SMALL_BYTES``, compared, by one query.
 
@@ -127,8 +149,7 @@ class EntryQueries:
         """
         values = *log_key(entry.log), to_sql(entry.seq), entry.hash[len(YAMF_PREFIX) :]
         for (piece,) in self._database.read(_SMALL_PAYLOAD, values, BYTES):
-            if len(piece) == entry.size and yamf_hash(piece) == entry.payload_hash:
-                return bytes(piece)
+            return _compared(entry, piece)
         return None
 
     def entries(

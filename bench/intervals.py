@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from bench import hypercore
 from bench.harness import Figure, median_rate, median_ratio, say
-from bench.limits import hashed, through_a_socket
+from bench.limits import between_two_programs, hashed, through_a_socket
 from bench.replication import Watch, culm
 from culm.bamboo import Identity, encode_varu64
 from culm.node.config import NodeConfig
@@ -239,9 +239,13 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     peer = hypercore.Log(folder, LARGE, LARGE_BYTES) if version is not None else None
     total = LARGE * LARGE_BYTES
     bounds: list[tuple[float, float]] = []
-    runs, theirs = _rounds(
-        folder, (identity.public, 1), LARGE, peer, lambda: bounds.append((through_a_socket(total), hashed(total)))
-    )
+    bare: list[float] = []
+
+    def bound() -> None:
+        bounds.append((through_a_socket(total), hashed(total)))
+        bare.append(between_two_programs(folder, total))
+
+    runs, theirs = _rounds(folder, (identity.public, 1), LARGE, peer, bound)
     if peer is not None:
         peer.close()
     ours = runs["intervals"]
@@ -252,8 +256,17 @@ def _measure_payloads(folder: Path, version: str | None) -> list[Figure]:
     return [
         Figure("as many bytes through a socket", megabytes / statistics.median(one for one, _ in bounds), "MB/s"),
         Figure("as many bytes hashed by BLAKE2b", megabytes / statistics.median(one for _, one in bounds), "MB/s"),
+        median_rate("as many bytes from file to file of two programs that hash them", megabytes, "MB/s", bare),
+        median_rate(
+            f"{name}, beside these programs",
+            megabytes,
+            "MB/s",
+            [one.transfer for one in ours],
+            "what they need",
+            median_ratio(bare, [one.transfer for one in ours]),
+        ),
         Figure(
-            f"{name}, beside these",
+            f"{name}, beside the socket and the hash",
             megabytes / statistics.median(one.transfer for one in ours),
             "MB/s",
             slower,

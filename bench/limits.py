@@ -8,7 +8,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import blake2b
+from itertools import cycle
 from pathlib import Path
 
 from bench.harness import say
@@ -47,6 +50,46 @@ def hashed(total: int) -> float:
         digest.update(piece)
     digest.digest()
     return time.perf_counter() - began
+
+
+def between_two_programs(folder: Path, total: int) -> float:
+    """The seconds in which so many bytes of a file come into another program's file, and both programs hash them.
+
+    That is what two nodes cannot do without, and nothing else. Each hashes on a thread of its own, while it sends, or
+    writes. At the end the file is on the disk.
+    """
+    source, target = folder / "source", folder / "target"
+    if not source.exists():
+        source.write_bytes(os.urandom(_PIECE) * (total // _PIECE))
+    with socket.create_server(("127.0.0.1", 0)) as server, target.open("wb", buffering=0) as file:
+        call = f"from bench.limits import send; send({server.getsockname()[1]}, {str(source)!r})"
+        with subprocess.Popen([sys.executable, "-c", call]):
+            connection, _ = server.accept()
+            began = time.perf_counter()
+            with connection:
+                _hash_and(file.write, connection.recv_into)
+            os.fdatasync(file.fileno())
+            return time.perf_counter() - began
+
+
+def send(port: int, path: str) -> None:
+    """The other one of ``between_two_programs``."""
+    with socket.create_connection(("127.0.0.1", port)) as connection, Path(path).open("rb", buffering=0) as file:
+        _hash_and(connection.sendall, file.readinto)
+
+
+def _hash_and(give: Callable[[memoryview], object], take: Callable[[memoryview], int | None]) -> None:
+    """Give away all that can be taken, piece by piece, and hash it meanwhile."""
+    digest = blake2b()
+    with ThreadPoolExecutor(1) as thread:
+        hashing: Future[object] = thread.submit(object)
+        for buffer in cycle([memoryview(bytearray(_PIECE)), memoryview(bytearray(_PIECE))]):
+            size = take(buffer)
+            hashing.result()  # So the other buffer is free for the next piece.
+            if not size:
+                return
+            hashing = thread.submit(digest.update, buffer[:size])
+            give(buffer[:size])
 
 
 def rust_program(name: str, program: str) -> Path | None:

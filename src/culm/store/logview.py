@@ -36,6 +36,7 @@ from culm.store.rows import (
     each_row,
     entry_of,
     first_row,
+    insert_rows,
     the_row,
 )
 from culm.store.schema import (
@@ -334,7 +335,7 @@ class LogView(LogRow):
 
     def _write_rows(self) -> None:
         if self._rows:
-            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._rows)
+            insert_rows(self._db, "entries", self._rows)
             runs = list(_verified_runs(self.id, self._rows))
             news = [(self.change, self.id, at, 2 * full, entry, len(digests)) for _, at, entry, full, digests in runs]
             self._db.executemany("INSERT INTO news VALUES (?, ?, ?, ?, ?, ?)", news)

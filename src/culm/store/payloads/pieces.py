@@ -14,7 +14,7 @@ from culm.bamboo import PayloadHasher
 from culm.errors import StoreDamaged
 from culm.native import core
 from culm.store.database import Database, translated_errors
-from culm.store.rows import COUNT, TEXT, all_rows
+from culm.store.rows import COUNT, TEXT, all_rows, insert_rows
 from culm.store.schema import PayloadState
 from culm.types import Buffer
 
@@ -162,7 +162,7 @@ def keep_sums(connection: sqlite3.Connection, entry_id: int, sums: bytes) -> Non
 def write_payloads(database: Database, payloads: list[tuple[int, Buffer]]) -> None:
     """Store whole payloads, each with its entry's row id. Files are on the disk afterwards."""
     small = [(entry_id, 0, data) for entry_id, data in payloads if 0 < len(data) <= PIECE_BYTES]
-    database.connection.executemany("INSERT INTO payloads VALUES (?, ?, ?)", small)
+    insert_rows(database.connection, "payloads", small)
     for entry_id, data in payloads:
         if len(data) > LARGE_BYTES:
             database.folder.sync(write_file(database, entry_id, 0, data))

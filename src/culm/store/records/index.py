@@ -52,6 +52,7 @@ from culm.store.rows import (
     all_rows,
     checked,
     each_row,
+    insert_rows,
     the_row,
 )
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, from_sql, optional_from_sql
@@ -332,7 +333,7 @@ def _apply(connection: sqlite3.Connection, blocks: Blocks, kind: Kind, changes: 
     number = int(kind)  # Of an enumeration's member sqlite3 asks each time how to store it.
     if listed.count(1) == len(listed):
         came = zip(repeat(number), keys, map(add, map(add, rows, rows), held), strict=False)
-        connection.executemany("INSERT INTO records VALUES (?, ?, ?)", came)
+        insert_rows(connection, "records", list(came))
     else:
         _move(connection, number, list(zip(keys, rows, listed, held, strict=True)))
     at = 0

@@ -3,6 +3,9 @@
 The feed has a row for each verdict that is new or has changed, with what was said before. A table of a catalog also has
 the verdicts themselves, into which the changes are merged.
 
+Beside the feed stand the forks: a row for each forked log whose row in ``forks.forks`` is new or has changed. They are
+delivered as the feed is, and the last row of each log is that of a run over all entries.
+
 Each run of a state has a mark (``State.mark``), and an output has the mark of the last run whose changes it has. If
 that is the mark of the run before, the changes of the last run are delivered. Otherwise the output is new, or runs went
 by without it, and everything that the state knows is delivered as one batch. The number of a batch is that of the run.
@@ -31,6 +34,7 @@ from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Batch, combined
 from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
+from culm.spark.verification.forks import Fork
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, JudgedSegment, Verdict
 from culm.staging import replace_text
@@ -74,27 +78,34 @@ def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
     return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
 
 
-def counted(folder: Path) -> str:
-    """The number of changes of each kind in a folder, in words."""
-    kinds = Counter(kind for batch in read_batches(folder, ["change"]) for kind in batch.column("change").to_pylist())
+def counted(tables: Mapping[str, Path]) -> str:
+    """The number of changes of each kind in the tables of a batch, and of forks, in words."""
+    found = read_batches(tables[CHANGES], ["change"])
+    kinds = Counter(kind for batch in found for kind in batch.column("change").to_pylist())
     told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
-    return ", ".join([f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)])
+    forks = count_rows(tables[FORKS])
+    proofs = [f"{forks:,} proofs of forks"] if forks else []
+    return ", ".join([f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told), *proofs])
 
 
 def replayed(changes: DataFrame) -> DataFrame:
-    """The table of verdicts that a change feed leads to: of each entry the verdict of its last ``batch``."""
-    rest = [name for name in Verdict._fields if name not in KEY]
+    """The table of verdicts that a change feed leads to: of each entry the verdict of its last ``batch``.
+
+    Of a feed of forks: the table of forks, with the last row of each log.
+    """
+    columns, key = (Verdict._fields, KEY) if KEY[-1] in changes.columns else (Fork._fields, KEY[:2])
+    rest = [name for name in columns if name not in key]
     last = functions.max_by(functions.struct(*rest), "batch").alias("last")
-    return changes.groupBy(*KEY).agg(last).select(*KEY, "last.*")
+    return changes.groupBy(*key).agg(last).select(*key, "last.*")
 
 
 # -- where it goes -------------------------------------------------------------------------------------------------
 
-CHANGES, REJECTS = "changes", "rejects"
+CHANGES, FORKS, REJECTS = "changes", "forks", "rejects"
 
 
 class Folder:
-    """A folder of this machine: ``changes/batch=NUMBER``, ``rejects/batch=NUMBER``, and ``summary.json``.
+    """A folder of this machine: ``changes/batch=NUMBER``, the same of ``forks`` and ``rejects``, and ``summary.json``.
 
     ``ConfigError`` if it cannot be made, or holds something else.
     """
@@ -115,6 +126,10 @@ class Folder:
         except (OSError, ValueError, LookupError, TypeError):
             return ""
 
+    def has(self, _: SparkSession, name: str) -> bool:
+        """Whether any batch of this table is there."""
+        return any((self._path / name).glob("batch=*"))
+
     def put(self, spark: SparkSession, tables: Mapping[str, Path], facts: Mapping[str, Any]) -> None:  # noqa: ARG002 - for tables
         """Add the folders of a batch, each under a hidden name until it is whole, and then the summary.
 
@@ -134,13 +149,20 @@ class Folder:
 
 
 class Tables(lakehouse.Target):
-    """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and ``NAME_rejects`` only grow."""
+    """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and its like only grow."""
+
+    def has(self, spark: SparkSession, name: str) -> bool:
+        """Whether there is this table beside the one with the verdicts."""
+        return lakehouse.exists(spark, self._beside(name))
+
+    def _beside(self, name: str) -> str:
+        return f"{lakehouse.quoted(self.name)[:-1]}_{name}`"
 
     def put(self, spark: SparkSession, tables: Mapping[str, Path], facts: Mapping[str, Any]) -> None:
-        """Append to the feed and the rejects, then merge into the table: three commits, which can all be repeated."""
+        """Append to the feed, the forks and the rejects, then merge into the table: each commit can be repeated."""
         number = facts["batch"]
         for name, folder in tables.items():
-            table = f"{lakehouse.quoted(self.name)[:-1]}_{name}`"
+            table = self._beside(name)
             rows = spark.read.parquet(place_of(folder)).withColumn("batch", functions.lit(number).cast("BIGINT"))
             is_there = lakehouse.exists(spark, table)
             if not is_there or (count_rows(folder) and spark.table(table).where(f"batch = {number}").isEmpty()):

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, counted, output_of
+from culm.spark.following.delivery import CHANGES, FORKS, REJECTS, Change, Folder, Tables, changes, counted, output_of
 from culm.spark.reading.found import READ
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
@@ -23,6 +24,7 @@ from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.forks import Fork, forks
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.job import Summary
 from culm.spark.verification.merge import BLOCK, sums
@@ -55,7 +57,8 @@ def follow(
     ``entries`` is a streaming DataFrame as ``verify`` takes it. ``state`` is the folder of a state, made if it is not
     there; it also notes what was read (its ``checkpoint``), so that a query that died goes on where it was. ``output``
     is a folder for the change feed (``delivery.Change``, and the number of the ``batch``); or ``table`` is a table that
-    verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``.
+    verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``. Beside
+    the feed stand ``forks``, those of a run over all entries, and ``rejects``, batch by batch, too.
     ``signatures`` is ``all`` or ``heads``. ``once`` ends the query when it has read what there is; otherwise it looks
     every ``interval`` seconds. ``progress`` is called with a line for each batch.
 
@@ -133,8 +136,22 @@ class Following:
         run.take(packs)
         run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
+        self._prove(state, work)
         state.position = position
         state.commit(counts)
+
+    def _prove(self, state: State, work: Engine) -> None:
+        """Write the forks of the logs that the run at work concerns, if they are new or were told otherwise before.
+
+        The proof of a fork may lie anywhere in its log, so all of that log is read, here if it is small.
+        """
+        number = state.next_number
+        made, now = (replace(state, generations=[*before, number]) for before in ([], state.generations))
+        entries = sums(made.index(Engine(), forked=True), ("entries",))["entries"]
+        engine = Engine() if _ENTRY_BYTES * entries <= SMALL_BYTES else work
+        concerned = made.index(engine, forked=True)
+        found, before = (forks(*one.forked(engine, concerned)) for one in (now, state))
+        found.among(before, Fork._fields, "anti").kept(state.place(number) / FORKS)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
         """Bring the output up to date with a state, say what changed in it, and delete the changes.
@@ -143,17 +160,22 @@ class Following:
         """
         if state.mark and (mark := self.output.mark(spark)) != state.mark:
             number, made = _checked(mark, state.mark, self.output.name), state.place(state.generations[-1])
-            place = made / CHANGES
-            if mark != state.before or not place.is_dir():
-                work, place = made / "work", made / "work" / "everything"
-                rmtree(work, ignore_errors=True)
+            tables = {name: made / name for name in (CHANGES, FORKS, REJECTS) if (made / name).is_dir()}
+            work, is_next = made / "work", mark == state.before
+            engine = OnSpark(spark, work)
+            rmtree(work, ignore_errors=True)
+            if not is_next or CHANGES not in tables:
+                tables[CHANGES] = work / CHANGES
                 step = partial(pronounced, everything=True, told=changes)
-                state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
-            tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
+                state.judged(engine).keep(step, Change, at={Change: tables[CHANGES]})
+            # An output that an earlier version made has no forks.
+            if not is_next or FORKS not in tables or not self.output.has(spark, FORKS):
+                tables[FORKS] = work / FORKS
+                forks(*state.forked(engine)).kept(tables[FORKS])
             facts = {"made": {**self._made, "ended": now()}, "batch": number, "mark": state.mark}
             self.output.put(spark, tables, Summary.of(state.totals, self.signatures).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
-            self.say(f"batch {number}: {counted(place)}; {state.totals['entries']:,} entries: {every}")
+            self.say(f"batch {number}: {counted(tables)}; {state.totals['entries']:,} entries: {every}")
         forget(state)
 
 
@@ -173,7 +195,7 @@ def _checked(there: str, given: str, name: str) -> int:
 
 def forget(state: State) -> None:
     """Delete the changes of the last run, which have been delivered, and what it worked with."""
-    for name in (CHANGES, REJECTS, "work") if state.generations else ():
+    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
         rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 

@@ -204,9 +204,9 @@ class State:
         """All segments with their outcomes."""
         return self.segments(engine, self.index(engine), JudgedRow)
 
-    def forked(self, engine: Engine) -> tuple[Table[SegmentRow], Table[IndexRow]]:
-        """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""
-        live = self.index(engine, forked=True)
+    def forked(self, engine: Engine, among: Table[Any] | None = None) -> tuple[Table[SegmentRow], Table[IndexRow]]:
+        """The segments of all forked logs, or of those of another table, and their outcomes: for ``forks.forks``."""
+        live = self.index(engine, among, forked=True)
         return self.segments(engine, live, SegmentRow), live
 
     def verdicts(self, spark: SparkSession) -> DataFrame:

@@ -18,16 +18,15 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import copytree
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.results import SUMMARY
+from culm.results import SUMMARY, whole_folder
 from culm.spark.batches.arrays import names
 from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.payload import STATES
@@ -63,18 +62,13 @@ not their reasons (``verification.verdicts``).
 
 def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
     """The changes of some entries of a segment, for ``verdicts.pronounced``."""
-    said, before, verdicts = segment.said[entries], before[entries], segment.table(entries)
-    new = before == 0
-    now, was = (codes.astype(np.int16) - 1 for codes in (said, np.maximum(before, 1)))
-    differs = now ^ was
-    kind = np.select([new, *(differs & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
-    known = (
-        names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8)),
-        pa.array((was & CERTIFIED) != 0),
-        names(STATES, (was & PAYLOAD).astype(np.int8)),
-    )
-    told = [compute.if_else(pa.array(new), pa.scalar(None, column.type), column) for column in known]
-    columns = [*verdicts.columns, names(KINDS, kind.astype(np.int8)), *told]
+    new = before[entries] == 0
+    now, was = segment.said[entries] - 1, np.maximum(before[entries], 1) - 1
+    kind = np.select([new, *((now ^ was) & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
+    parts = (was & VERDICT) >> 3, was & CERTIFIED != 0, was & PAYLOAD
+    verdict, certified, payload = (pa.array(part, mask=new) for part in parts)
+    told = pa.array(VERDICTS).take(verdict), certified, pa.array(STATES).take(payload)
+    columns = [*segment.table(entries).columns, names(KINDS, kind.astype(np.int8)), *told]
     return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
 
 
@@ -82,10 +76,9 @@ def counted(tables: Mapping[str, Path]) -> str:
     """The number of changes of each kind in the tables of a batch, and of forks, in words."""
     found = read_batches(tables[CHANGES], ["change"])
     kinds = Counter(kind for batch in found for kind in batch.column("change").to_pylist())
-    told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
-    forks = count_rows(tables[FORKS])
-    proofs = [f"{forks:,} proofs of forks"] if forks else []
-    return ", ".join([f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told), *proofs])
+    others = {f"of another {kind}": kinds[kind] for kind in reversed(KINDS[1:-1])}
+    counts = {NEW: kinds[NEW], **others, "proofs of forks": count_rows(tables[FORKS])}
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what == NEW)
 
 
 def replayed(changes: DataFrame) -> DataFrame:
@@ -140,12 +133,10 @@ class Folder:
         replace_text(self._path / SUMMARY, json.dumps(facts, indent=2) + "\n")
 
     def _add(self, table: Path, place: Path) -> None:
-        if place.exists() or (place.parent.is_dir() and not count_rows(table)):
-            return
-        part = place.with_name(f".{place.name}.part")
-        rmtree(part, ignore_errors=True)
-        copytree(table, part)
-        part.rename(place)
+        if not place.exists() and (count_rows(table) or not any(place.parent.glob("batch=*"))):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with whole_folder(place) as folder:
+                copytree(table, folder, dirs_exist_ok=True)
 
 
 class Tables(lakehouse.Target):

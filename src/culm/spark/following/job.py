@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.forks import Fork, forks
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.job import Summary
-from culm.spark.verification.merge import BLOCK, sums
+from culm.spark.verification.merge import BLOCK, IndexRow, sums
 from culm.spark.verification.state import CHECKPOINT, State, fold, held
 from culm.spark.verification.verdicts import VERDICTS, pronounced
 from culm.spark.verification.verify import Increment, entries_of
@@ -79,13 +79,13 @@ class Following:
     def __init__(self, source: str, folder: Path, output: Folder | Tables, signatures: str, say: Say) -> None:
         # There is nothing to say of the files of the source, because more come while the query runs.
         self._made = provenance("follow", [], {"source": source, "signatures": signatures, "state": str(folder)})
-        self.folder, self.output, self.signatures, self.say = folder.absolute(), output, signatures, say
+        self.folder, self.output, self.ways, self.say = folder.absolute(), output, Signatures(signatures), say
         self.busy, self.halted = threading.Lock(), threading.Event()
         self.state()
 
     def state(self) -> State:
         """The state as it is now."""
-        return State.open(self.folder, Signatures(self.signatures))
+        return State.open(self.folder, self.ways)
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -95,18 +95,17 @@ class Following:
         if not entries.isStreaming:
             raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
         rows = entries_of(entries)
-        with self.busy, held(self.folder), one_line_failures():
-            self._deliver(self.state(), entries.sparkSession)
+        with self.busy, held(self.folder, self.ways) as state, one_line_failures():
+            self._deliver(state, entries.sparkSession)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
         writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
         return writer.option("checkpointLocation", f"file://{self.folder / CHECKPOINT}").start()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Verify a batch, unless that was done before, and deliver what has changed."""
-        with self.busy, held(self.folder), stating(self._made):
+        with self.busy, held(self.folder, self.ways) as state, stating(self._made):
             if self.halted.is_set():
                 raise CulmError("halted between two batches")
-            state = self.state()
             # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
             position = {"query": json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"], "batch": number}
             if state.position != position:
@@ -128,8 +127,7 @@ class Following:
         size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
         if size <= SMALL_BYTES:
             here = Table(PackRow, list(packs.batches(*PackRow._fields)).copy)
-            touched = state.index(Engine(), here).among(here, BLOCK)
-            if size + _ENTRY_BYTES * sums(touched, ("entries",))["entries"] <= SMALL_BYTES:
+            if _is_small(state.index(Engine(), here).among(here, BLOCK), size):
                 engine, packs = Engine(), here
         run = Increment(engine, state, size=size, place=place)
         run.rejects = rejects
@@ -145,13 +143,11 @@ class Following:
 
         The proof of a fork may lie anywhere in its log, so all of that log is read, here if it is small.
         """
-        number = state.next_number
-        made, now = (replace(state, generations=[*before, number]) for before in ([], state.generations))
-        entries = sums(made.index(Engine(), forked=True), ("entries",))["entries"]
-        engine = Engine() if _ENTRY_BYTES * entries <= SMALL_BYTES else work
+        made = replace(state, generations=[state.next_number])
+        engine = Engine() if _is_small(made.index(Engine(), forked=True)) else work
         concerned = made.index(engine, forked=True)
-        found, before = (forks(*one.forked(engine, concerned)) for one in (now, state))
-        found.among(before, Fork._fields, "anti").kept(state.place(number) / FORKS)
+        found, before = (forks(*one.forked(engine, concerned)) for one in (state.grown, state))
+        found.among(before, Fork._fields, "anti").kept(state.place(state.next_number) / FORKS)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
         """Bring the output up to date with a state, say what changed in it, and delete the changes.
@@ -173,10 +169,15 @@ class Following:
                 tables[FORKS] = work / FORKS
                 forks(*state.forked(engine)).kept(tables[FORKS])
             facts = {"made": {**self._made, "ended": now()}, "batch": number, "mark": state.mark}
-            self.output.put(spark, tables, Summary.of(state.totals, self.signatures).as_dict() | facts)
+            self.output.put(spark, tables, Summary.of(state.totals, self.ways.value).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
             self.say(f"batch {number}: {counted(tables)}; {state.totals['entries']:,} entries: {every}")
         forget(state)
+
+
+def _is_small(index: Table[IndexRow], more: int = 0) -> bool:
+    """Whether some segments of a state, and so many bytes more, fit into this process."""
+    return more + _ENTRY_BYTES * sums(index, ("entries",))["entries"] <= SMALL_BYTES
 
 
 def _checked(there: str, given: str, name: str) -> int:
@@ -258,9 +259,7 @@ def _interrupts(halted: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     is_main = threading.current_thread() is threading.main_thread()
-    before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM) if is_main}
-    try:
+    with ExitStack() as stack:
+        for one in (signal.SIGINT, signal.SIGTERM) if is_main else ():
+            stack.callback(signal.signal, one, signal.signal(one, note))
         yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

@@ -76,12 +76,10 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
         write(changes, table, table_format)
         return
     same = " AND ".join(f"known.{name} = new.{name}" for name in KEY)
+    into = f"MERGE INTO {quoted(table)} AS known USING {{changes}} AS new ON {same}"
+    rules = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     with _explained(table):
-        changes.sparkSession.sql(
-            f"MERGE INTO {quoted(table)} AS known USING {{changes}} AS new ON {same}"
-            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-            changes=changes,
-        ).collect()
+        changes.sparkSession.sql(f"{into} {rules}", changes=changes).collect()
 
 
 class Target:

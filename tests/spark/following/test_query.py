@@ -16,6 +16,7 @@ from culm.spark import State, follow, run
 from culm.spark.following import delivery, job
 from culm.spark.following.delivery import NEW, REASON, Folder, replayed
 from culm.spark.following.job import Following
+from culm.spark.runtime.shell import SMALL_BYTES
 from culm.spark.verification.verify import Increment
 from culm.testing import build_log
 from tests.spark.following.streams import Arriving, by_key, forks_told, told
@@ -29,13 +30,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("signatures", ["all", pytest.param("heads", marks=pytest.mark.long)])
-def test_any_order_gives_the_verdicts_of_one_run(spark: SparkSession, tmp_path: Path, signatures: str) -> None:
+@pytest.mark.parametrize(
+    ("signatures", "small"),
+    [
+        ("all", SMALL_BYTES),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in (("heads", SMALL_BYTES), ("all", -1))),
+    ],
+    ids=["all", "heads", "by workers"],
+)
+def test_any_order_gives_the_verdicts_of_one_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signatures: str, small: int
+) -> None:
     """The feed replayed, by Spark and row by row, the forks, and the state, are what one run over all entries says.
 
     Every row of the feed tells what was said before. A query goes on where an earlier one ended.
     """
     entries = Arriving(tmp_path, 5, signatures=signatures)
+    monkeypatch.setattr(job, "SMALL_BYTES", small)
     lines: list[str] = []
     entries.arrive(3)
     entries.follow(spark, progress=lines.append)

@@ -17,7 +17,7 @@ from culm.spark.following.delivery import Tables
 from culm.spark.runtime import shell
 from culm.spark.verification import lakehouse
 from tests.lakehouse.page import on_the_page
-from tests.spark.following.streams import Arriving, by_key, told
+from tests.spark.following.streams import Arriving, by_key, forks_told, told
 from tests.spark.ways import day_by_day, draw, said
 
 if TYPE_CHECKING:
@@ -93,9 +93,11 @@ def test_the_table_says_what_is_true(
 def test_following_keeps_a_table(
     spark: SparkSession, kind: str, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What arrives file by file is merged into the table, and its changes are appended to a feed, each of them once."""
+    """What arrives file by file is merged into the table, and its changes are appended to a feed, each of them once.
+
+    So are the forks, which come to those of one run.
+    """
     table = {"delta": f"delta.`{warehouse}/followed`", "iceberg": "lake.trusted.followed"}[kind]
-    feed = {"delta": f"delta.`{warehouse}/followed_changes`", "iceberg": "lake.trusted.followed_changes"}[kind]
     with monkeypatch.context() as patch:
         patch.setattr(shell, "is_running", lambda: False)  # what is to come out is found without Spark
         entries = Arriving(tmp_path, 2, count=6)
@@ -103,7 +105,8 @@ def test_following_keeps_a_table(
     def follow() -> None:
         entries.follow(spark, table=table, table_format=kind)
 
-    def changes() -> list[dict[str, Any]]:
+    def changes(name: str = "changes") -> list[dict[str, Any]]:
+        feed = {"delta": f"delta.`{warehouse}/followed_{name}`", "iceberg": f"lake.trusted.followed_{name}"}[kind]
         found: list[dict[str, Any]] = spark.table(lakehouse.quoted(feed)).toArrow().to_pylist()
         return sorted(found, key=lambda row: row["batch"])
 
@@ -121,11 +124,13 @@ def test_following_keeps_a_table(
     with pytest.raises(StreamingQueryException, match="cut short"):
         follow()
     monkeypatch.setattr(Tables, "put", put)
-    before = changes()
+    before, forks = changes(), changes("forks")
     follow()
     assert before == changes()
+    assert forks == changes("forks")
     assert {1, 2} == {row["batch"] for row in before}
     assert entries.whole == told(before)
+    assert entries.forks == forks_told(forks)
     assert entries.whole == by_key(spark.table(lakehouse.quoted(table)).toArrow().to_pylist())
 
 

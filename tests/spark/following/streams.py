@@ -15,6 +15,7 @@ from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import plan
 from culm.spark.runtime.columns import ddl, schema
+from culm.spark.verification.forks import Fork
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.verdicts import Verdict
 from tests.spark.verification.test_state import bundle
@@ -34,8 +35,9 @@ COMPARED = [name for name in Verdict._fields if name != "copies"]
 
 
 class Arriving:
-    """Logs with anything wrong in them, in some files of a folder; ``whole`` is what one run over all of them says.
+    """Logs with anything wrong in them, in some files of a folder.
 
+    ``whole`` and ``forks`` are what one run over all of them says of entries and of forked logs.
     Entries come in random order, some of them more than once, with their payloads, without them, or with wrong ones.
     """
 
@@ -53,8 +55,10 @@ class Arriving:
         self.bundles = [bundle(folder / f"bundle {at}", items[at::files]) for at in range(files)]
         self.waiting = list(range(files))
         whole = folder / "whole"
-        run(self.bundles, whole, signatures=signatures)
+        run(self.bundles, whole, signatures=signatures, with_forks=True)
         self.whole = by_key(parquet.read_table(whole / "verdicts").to_pylist())
+        self.forks = forks_told(parquet.read_table(whole / "forks").to_pylist())
+        assert self.forks
         assert {"verified", "unverified", "invalid"} == {row["verdict"] for row in self.whole.values()}
         assert {True, False} == {row["certified"] for row in self.whole.values() if row["verdict"] == "verified"}
         assert len({row["payload"] for row in self.whole.values()}) > 2
@@ -82,10 +86,15 @@ class Arriving:
         finally:
             query.stop()
 
-    def changes(self, output: str = "output") -> list[dict[str, Any]]:
-        """The rows of the change feed, batch by batch."""
-        found = parquet.read_table(self.folder / output / "changes").to_pylist()
+    def changes(self, output: str = "output", table: str = "changes") -> list[dict[str, Any]]:
+        """The rows of the change feed, or of another table, batch by batch."""
+        found = parquet.read_table(self.folder / output / table).to_pylist()
         return sorted(found, key=lambda row: row["batch"])
+
+    def assert_told(self, output: str = "output") -> None:
+        """The verdicts and the forks that were told so far are those of one run."""
+        assert self.whole == told(self.changes(output))
+        assert self.forks == forks_told(self.changes(output, "forks"))
 
 
 def by_key(rows: list[dict[str, Any]]) -> Rows:
@@ -114,3 +123,13 @@ def told(changes: list[dict[str, Any]]) -> Rows:
         assert row["change"] in KINDS
         found[key] = row
     return by_key(list(found.values()))
+
+
+def forks_told(rows: list[dict[str, Any]]) -> Rows:
+    """The last row of each forked log. A log is told again only if something of its row has changed."""
+    found: Rows = {}
+    for row in rows:
+        key, fork = (row["author"], row["log_id"]), {name: row[name] for name in Fork._fields}
+        assert fork != found.get(key)
+        found[key] = fork
+    return found

@@ -16,9 +16,10 @@ from culm.spark import State, follow, run
 from culm.spark.following import delivery, job
 from culm.spark.following.delivery import NEW, REASON, Folder, replayed
 from culm.spark.following.job import Following
+from culm.spark.runtime.shell import SMALL_BYTES
 from culm.spark.verification.verify import Increment
 from culm.testing import build_log
-from tests.spark.following.streams import Arriving, by_key, told
+from tests.spark.following.streams import Arriving, by_key, forks_told, told
 from tests.spark.verification.test_state import bundle
 
 if TYPE_CHECKING:
@@ -29,13 +30,23 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("signatures", ["all", pytest.param("heads", marks=pytest.mark.long)])
-def test_any_order_gives_the_verdicts_of_one_run(spark: SparkSession, tmp_path: Path, signatures: str) -> None:
-    """The feed replayed, by Spark and row by row, and the state, are what one run over all entries says.
+@pytest.mark.parametrize(
+    ("signatures", "small"),
+    [
+        ("all", SMALL_BYTES),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in (("heads", SMALL_BYTES), ("all", -1))),
+    ],
+    ids=["all", "heads", "by workers"],
+)
+def test_any_order_gives_the_verdicts_of_one_run(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signatures: str, small: int
+) -> None:
+    """The feed replayed, by Spark and row by row, the forks, and the state, are what one run over all entries says.
 
     Every row of the feed tells what was said before. A query goes on where an earlier one ended.
     """
     entries = Arriving(tmp_path, 5, signatures=signatures)
+    monkeypatch.setattr(job, "SMALL_BYTES", small)
     lines: list[str] = []
     entries.arrive(3)
     entries.follow(spark, progress=lines.append)
@@ -45,6 +56,9 @@ def test_any_order_gives_the_verdicts_of_one_run(spark: SparkSession, tmp_path: 
     assert entries.whole == told(changes)
     feed = spark.read.parquet(f"file://{tmp_path / 'output' / 'changes'}")
     assert entries.whole == by_key(replayed(feed).toArrow().to_pylist())
+    assert entries.forks == forks_told(entries.changes(table="forks"))
+    forks = spark.read.parquet(f"file://{tmp_path / 'output' / 'forks'}")
+    assert entries.forks == forks_told(replayed(forks).toArrow().to_pylist())
     state = State.open(tmp_path / "state")
     assert entries.whole == by_key(state.verdicts(spark).toArrow().to_pylist())
     assert {NEW, REASON, "verdict", "certified", "payload"} == {row["change"] for row in changes}
@@ -73,6 +87,7 @@ def kill_once(patch: pytest.MonkeyPatch, owner: Any, name: str, *, after: bool =
 
 STEPS: list[tuple[Any, str, bool]] = [
     (Increment, "take", False),
+    (job, "forks", False),
     (State, "commit", False),
     (State, "commit", True),
     (Folder, "_add", True),
@@ -80,8 +95,8 @@ STEPS: list[tuple[Any, str, bool]] = [
     (job, "forget", False),
     (Following, "__call__", True),
 ]
-"""Where a batch may end: before its verification, before and after the commit of the state, in the midst of the
-delivery, when there is a feed and no mark, behind the mark, and behind all that is to be done."""
+"""Where a batch may end: before its verification, before the proofs of forks, before and after the commit of the state,
+in the midst of the delivery, when there is a feed and no mark, behind the mark, and behind all that is to be done."""
 
 
 @pytest.mark.long
@@ -101,8 +116,9 @@ def test_a_batch_that_is_cut_short_is_repeated(
                 entries.follow(spark)
         entries.follow(spark)
         told(entries.changes())
-    assert entries.whole == told(entries.changes())
-    assert {str(number) for number in range(1, len(STEPS) + 2)} == {str(row["batch"]) for row in entries.changes()}
+        forks_told(entries.changes(table="forks"))
+    entries.assert_told()
+    assert len(STEPS) + 1 == len({row["batch"] for row in entries.changes()})  # folding takes a number, too
 
 
 @pytest.mark.long
@@ -120,8 +136,23 @@ def test_a_new_output_begins_with_all_that_is_known(spark: SparkSession, tmp_pat
     entries.arrive()
     entries.follow(spark, output=tmp_path / "second")
     assert entries.whole == by_key(replayed_here(entries.changes("second")))
+    assert entries.forks == forks_told(entries.changes("second", "forks"))
     entries.follow(spark)
     assert entries.whole == by_key(replayed_here(entries.changes()))
+    last = {(row["author"], row["log_id"]): row for row in entries.changes(table="forks")}
+    assert entries.forks == forks_told([*last.values()])
+
+
+@pytest.mark.long
+def test_an_output_without_forks(spark: SparkSession, tmp_path: Path) -> None:
+    """An output that an earlier version made gets all forks with its next batch, and no change twice."""
+    entries = Arriving(tmp_path, 2, count=4)
+    entries.arrive(1)
+    entries.follow(spark)
+    shutil.rmtree(tmp_path / "output" / "forks")
+    entries.arrive()
+    entries.follow(spark)
+    entries.assert_told()
 
 
 def replayed_here(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:

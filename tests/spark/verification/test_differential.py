@@ -25,6 +25,7 @@ from culm.store import PayloadState, SQLiteStore, State
 from culm.store.exchange import Importer
 from culm.store.files import BundleWriter
 from tests.models import FACTOR, MARKS, count
+from tests.spark.following.streams import forks_told
 from tests.spark.verification.test_state import bundle
 from tests.spark.ways import Drawn, Said, day_by_day, draw, in_folder, merged, said
 
@@ -201,18 +202,25 @@ def test_every_signature(drawn: Drawn, tmp_path: Path, way: Way) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("spark")
 def test_as_they_arrive(drawn: Drawn, tmp_path: Path) -> None:
-    """So does a stream of files, when its change feed is played back; the state that it keeps has the forks."""
+    """So does a stream of files, when its change feed and its forks are played back; the state says the same of forks.
+
+    Row by row, its forks are those of one run.
+    """
     items: list[Item] = [*drawn.logs.items, *((entry, None) for entry in drawn.logs.forged)]
     drop, state = tmp_path / "drop", tmp_path / "state"
     drop.mkdir()
-    last = [bundle(drop / f"{part}.bundle", items[part::2]) for part in range(2)][-1]
+    parts = [bundle(drop / f"{part}.bundle", items[part::2]) for part in range(2)]
     run_follow(str(drop), state, output=tmp_path / "followed", once=True, options=[("batch", "1")])
     changes = sorted(pq.read_table(tmp_path / "followed" / "changes").to_pylist(), key=lambda row: row["batch"])
     assert len({row["batch"] for row in changes}) == 2
     verdicts = {row["entry_hash"]: row for row in changes}
-    job.run([last], tmp_path / "output", state=state, with_forks=True)  # nothing new
-    forks = pq.read_table(tmp_path / "output" / "forks").to_pylist()
-    assert said(drawn, verdicts.values(), forks) == drawn.strict
+    followed = sorted(pq.read_table(tmp_path / "followed" / "forks").to_pylist(), key=lambda row: row["batch"])
+    forks = forks_told(followed)
+    assert said(drawn, verdicts.values(), forks.values()) == drawn.strict
+    job.run(parts[1:], tmp_path / "output", state=state, with_forks=True)  # nothing new
+    job.run(parts, tmp_path / "whole", with_forks=True)
+    for output in ("output", "whole"):
+        assert forks == forks_told(pq.read_table(tmp_path / output / "forks").to_pylist())
 
 
 @pytest.mark.usefixtures("engine")

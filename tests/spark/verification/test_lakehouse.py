@@ -9,9 +9,11 @@ import pytest
 from pyarrow import parquet
 
 from culm.errors import ConfigError
-from culm.spark import run
+from culm.spark import State, run
+from culm.spark.runtime import shell
 from culm.spark.verification import lakehouse
 from culm.testing import build_log
+from tests.spark.verification.test_state import bundle
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +101,7 @@ def test_what_a_run_is_asked_for(tmp_path: Path) -> None:
         run([], output, table_format="delta")
     with pytest.raises(ConfigError, match="one of parquet, delta, iceberg, not 'csv'"):
         run([], output, table="a.b", table_format="csv")
-    with pytest.raises(ConfigError, match="a run with a state merges, and Parquet has no MERGE"):
+    with pytest.raises(ConfigError, match=r"a run with a state merges, and Parquet has no MERGE; .* anew from"):
         run([], output, table="a.b", state=state)
     assert [] == list(tmp_path.iterdir())
 
@@ -117,4 +119,20 @@ def test_a_run_writes_a_table(spark: SparkSession, name: str, tmp_path: Path) ->
     assert not (tmp_path / "second").exists()
     run([str(tmp_path / "log")], tmp_path / "first", table=name, overwrite=True)
     assert 3 == spark.table(name).count()
+    spark.sql(f"DROP TABLE {name}")
+
+
+def test_a_parquet_table_of_a_state(
+    spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the refusal of a merge advises: after each run the table is written anew, with all that the state knows."""
+    monkeypatch.setattr(shell, "is_running", lambda: False)  # verify without Spark
+    log = build_log(5)
+    for day, entries in enumerate((log.entries[:2], log.entries[2:])):
+        run([bundle(tmp_path / f"{day}", log.items(entries))], tmp_path / f"day {day}", state=tmp_path / "state")
+        lakehouse.write(State.open(tmp_path / "state").verdicts(spark), name, "parquet", "overwrite")
+    run([str(tmp_path / "0"), str(tmp_path / "1")], tmp_path / "both")
+    expected = parquet.read_table(tmp_path / "both" / "verdicts").sort_by("seqnum").to_pylist()
+    assert 5 == len(expected)
+    assert expected == spark.table(name).orderBy("seqnum").toArrow().to_pylist()
     spark.sql(f"DROP TABLE {name}")

@@ -267,7 +267,7 @@ class TestFolders:
         log = build_log(3)
         path = tmp_path / "log"
         path.write_bytes(b"".join(entry.encoded + log.payloads[entry.hash] for entry in log.entries))
-        with held(tmp_path / "state"):
+        with held(tmp_path / "state", Signatures.STRICT):
             with pytest.raises(ConfigError, match="another run is at work on this state"):
                 run([str(path)], tmp_path / "out", state=tmp_path / "state")
             assert not (tmp_path / "out").exists()
@@ -279,7 +279,7 @@ class TestFolders:
         log, commit, refused = build_log(3), State.commit, []
 
         def committed(state: State, totals: dict[str, int]) -> None:
-            with pytest.raises(ConfigError, match="another run is at work"), held(state.folder):
+            with pytest.raises(ConfigError, match="another run is at work"), held(state.folder, Signatures.STRICT):
                 pass
             refused.append(state.next_number)
             commit(state, totals)

@@ -1,4 +1,4 @@
-"""Verifying entries while they arrive: a table of verdicts that is always up to date, and a feed of what changes.
+"""Verifying entries while they arrive: a table of verdicts that is always up to date, a feed of changes, and forks.
 
 A verdict is never final. A late entry may give a thousand others their path to entry 1, or prove a fork below them. The
 simple way to follow a stream is to keep each log in Spark's state and to look at each new entry there. But then every
@@ -10,7 +10,7 @@ A batch passes through these steps, and may be killed between any two of them::
 
     1  entries are packed, and verified on top of the state        STATE/NUMBER/...
     2  the state is committed; its manifest names the batch        STATE/manifest.json
-    3  the changes go to the output, the feed first, then the mark    ``delivery``
+    3  changes and forks go to the output, the mark last           ``delivery``
     4  Spark notes that the batch is done                          STATE/checkpoint
 
 Spark repeats a batch that it has no note of. If the manifest names that batch, steps 1 and 2 are left out. The changes

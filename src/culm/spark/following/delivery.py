@@ -3,6 +3,9 @@
 The feed has a row for each verdict that is new or has changed, with what was said before. A table of a catalog also has
 the verdicts themselves, into which the changes are merged.
 
+Beside the feed stand the forks: a row for each forked log whose row in ``forks.forks`` is new or has changed. They are
+delivered as the feed is, and the last row of each log is that of a run over all entries.
+
 Each run of a state has a mark (``State.mark``), and an output has the mark of the last run whose changes it has. If
 that is the mark of the run before, the changes of the last run are delivered. Otherwise the output is new, or runs went
 by without it, and everything that the state knows is delivered as one batch. The number of a batch is that of the run.
@@ -15,22 +18,22 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import copytree
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
-from culm.results import SUMMARY
+from culm.results import SUMMARY, whole_folder
 from culm.spark.batches.arrays import names
 from culm.spark.batches.fields import Bytes, Flags
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Batch, combined
 from culm.spark.runtime.output import count_rows, place_of, read_batches
 from culm.spark.verification import lakehouse
+from culm.spark.verification.forks import Fork
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.verdicts import CERTIFIED, PAYLOAD, VERDICT, VERDICTS, JudgedSegment, Verdict
 from culm.staging import replace_text
@@ -59,42 +62,43 @@ not their reasons (``verification.verdicts``).
 
 def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
     """The changes of some entries of a segment, for ``verdicts.pronounced``."""
-    said, before, verdicts = segment.said[entries], before[entries], segment.table(entries)
-    new = before == 0
-    now, was = (codes.astype(np.int16) - 1 for codes in (said, np.maximum(before, 1)))
-    differs = now ^ was
-    kind = np.select([new, *(differs & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
-    known = (
-        names(VERDICTS, ((was & VERDICT) >> 3).astype(np.int8)),
-        pa.array((was & CERTIFIED) != 0),
-        names(STATES, (was & PAYLOAD).astype(np.int8)),
-    )
-    told = [compute.if_else(pa.array(new), pa.scalar(None, column.type), column) for column in known]
-    columns = [*verdicts.columns, names(KINDS, kind.astype(np.int8)), *told]
+    new = before[entries] == 0
+    now, was = segment.said[entries] - 1, np.maximum(before[entries], 1) - 1
+    kind = np.select([new, *((now ^ was) & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
+    parts = (was & VERDICT) >> 3, was & CERTIFIED != 0, was & PAYLOAD
+    verdict, certified, payload = (pa.array(part, mask=new) for part in parts)
+    told = pa.array(VERDICTS).take(verdict), certified, pa.array(STATES).take(payload)
+    columns = [*segment.table(entries).columns, names(KINDS, kind.astype(np.int8)), *told]
     return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
 
 
-def counted(folder: Path) -> str:
-    """The number of changes of each kind in a folder, in words."""
-    kinds = Counter(kind for batch in read_batches(folder, ["change"]) for kind in batch.column("change").to_pylist())
-    told = [kind for kind in reversed(KINDS) if kind not in (NEW, REASON) and kinds[kind]]
-    return ", ".join([f"{kinds[NEW]:,} new", *(f"{kinds[kind]:,} of another {kind}" for kind in told)])
+def counted(tables: Mapping[str, Path]) -> str:
+    """The number of changes of each kind in the tables of a batch, and of forks, in words."""
+    found = read_batches(tables[CHANGES], ["change"])
+    kinds = Counter(kind for batch in found for kind in batch.column("change").to_pylist())
+    others = {f"of another {kind}": kinds[kind] for kind in reversed(KINDS[1:-1])}
+    counts = {NEW: kinds[NEW], **others, "proofs of forks": count_rows(tables[FORKS])}
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count or what == NEW)
 
 
 def replayed(changes: DataFrame) -> DataFrame:
-    """The table of verdicts that a change feed leads to: of each entry the verdict of its last ``batch``."""
-    rest = [name for name in Verdict._fields if name not in KEY]
+    """The table of verdicts that a change feed leads to: of each entry the verdict of its last ``batch``.
+
+    Of a feed of forks: the table of forks, with the last row of each log.
+    """
+    columns, key = (Verdict._fields, KEY) if KEY[-1] in changes.columns else (Fork._fields, KEY[:2])
+    rest = [name for name in columns if name not in key]
     last = functions.max_by(functions.struct(*rest), "batch").alias("last")
-    return changes.groupBy(*KEY).agg(last).select(*KEY, "last.*")
+    return changes.groupBy(*key).agg(last).select(*key, "last.*")
 
 
 # -- where it goes -------------------------------------------------------------------------------------------------
 
-CHANGES, REJECTS = "changes", "rejects"
+CHANGES, FORKS, REJECTS = "changes", "forks", "rejects"
 
 
 class Folder:
-    """A folder of this machine: ``changes/batch=NUMBER``, ``rejects/batch=NUMBER``, and ``summary.json``.
+    """A folder of this machine: ``changes/batch=NUMBER``, the same of ``forks`` and ``rejects``, and ``summary.json``.
 
     ``ConfigError`` if it cannot be made, or holds something else.
     """
@@ -115,6 +119,10 @@ class Folder:
         except (OSError, ValueError, LookupError, TypeError):
             return ""
 
+    def has(self, _: SparkSession, name: str) -> bool:
+        """Whether any batch of this table is there."""
+        return any((self._path / name).glob("batch=*"))
+
     def put(self, spark: SparkSession, tables: Mapping[str, Path], facts: Mapping[str, Any]) -> None:  # noqa: ARG002 - for tables
         """Add the folders of a batch, each under a hidden name until it is whole, and then the summary.
 
@@ -125,22 +133,27 @@ class Folder:
         replace_text(self._path / SUMMARY, json.dumps(facts, indent=2) + "\n")
 
     def _add(self, table: Path, place: Path) -> None:
-        if place.exists() or (place.parent.is_dir() and not count_rows(table)):
-            return
-        part = place.with_name(f".{place.name}.part")
-        rmtree(part, ignore_errors=True)
-        copytree(table, part)
-        part.rename(place)
+        if not place.exists() and (count_rows(table) or not any(place.parent.glob("batch=*"))):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with whole_folder(place) as folder:
+                copytree(table, folder, dirs_exist_ok=True)
 
 
 class Tables(lakehouse.Target):
-    """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and ``NAME_rejects`` only grow."""
+    """Tables of a catalog: ``NAME`` has a verdict for each entry; ``NAME_changes`` and its like only grow."""
+
+    def has(self, spark: SparkSession, name: str) -> bool:
+        """Whether there is this table beside the one with the verdicts."""
+        return lakehouse.exists(spark, self._beside(name))
+
+    def _beside(self, name: str) -> str:
+        return f"{lakehouse.quoted(self.name)[:-1]}_{name}`"
 
     def put(self, spark: SparkSession, tables: Mapping[str, Path], facts: Mapping[str, Any]) -> None:
-        """Append to the feed and the rejects, then merge into the table: three commits, which can all be repeated."""
+        """Append to the feed, the forks and the rejects, then merge into the table: each commit can be repeated."""
         number = facts["batch"]
         for name, folder in tables.items():
-            table = f"{lakehouse.quoted(self.name)[:-1]}_{name}`"
+            table = self._beside(name)
             rows = spark.read.parquet(place_of(folder)).withColumn("batch", functions.lit(number).cast("BIGINT"))
             is_there = lakehouse.exists(spark, table)
             if not is_there or (count_rows(folder) and spark.table(table).where(f"batch = {number}").isEmpty()):

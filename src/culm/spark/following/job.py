@@ -4,7 +4,8 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.following.delivery import CHANGES, REJECTS, Change, Folder, Tables, changes, counted, output_of
+from culm.spark.following.delivery import CHANGES, FORKS, REJECTS, Change, Folder, Tables, changes, counted, output_of
 from culm.spark.reading.found import READ
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.onspark import OnSpark
@@ -23,9 +24,10 @@ from culm.spark.runtime.session import one_line_failures, running, silent
 from culm.spark.runtime.shell import SETTINGS, SMALL_BYTES
 from culm.spark.storage import located, settings_here
 from culm.spark.verification.authentic import Signatures
+from culm.spark.verification.forks import Fork, forks
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.job import Summary
-from culm.spark.verification.merge import BLOCK, sums
+from culm.spark.verification.merge import BLOCK, IndexRow, sums
 from culm.spark.verification.state import CHECKPOINT, State, fold, held
 from culm.spark.verification.verdicts import VERDICTS, pronounced
 from culm.spark.verification.verify import Increment, entries_of
@@ -55,7 +57,8 @@ def follow(
     ``entries`` is a streaming DataFrame as ``verify`` takes it. ``state`` is the folder of a state, made if it is not
     there; it also notes what was read (its ``checkpoint``), so that a query that died goes on where it was. ``output``
     is a folder for the change feed (``delivery.Change``, and the number of the ``batch``); or ``table`` is a table that
-    verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``.
+    verdicts are merged into, in ``table_format`` (``delta``, ``iceberg``), with the feed in ``TABLE_changes``. Beside
+    the feed stand ``forks``, those of a run over all entries, and ``rejects``, batch by batch, too.
     ``signatures`` is ``all`` or ``heads``. ``once`` ends the query when it has read what there is; otherwise it looks
     every ``interval`` seconds. ``progress`` is called with a line for each batch.
 
@@ -76,13 +79,13 @@ class Following:
     def __init__(self, source: str, folder: Path, output: Folder | Tables, signatures: str, say: Say) -> None:
         # There is nothing to say of the files of the source, because more come while the query runs.
         self._made = provenance("follow", [], {"source": source, "signatures": signatures, "state": str(folder)})
-        self.folder, self.output, self.signatures, self.say = folder.absolute(), output, signatures, say
+        self.folder, self.output, self.ways, self.say = folder.absolute(), output, Signatures(signatures), say
         self.busy, self.halted = threading.Lock(), threading.Event()
         self.state()
 
     def state(self) -> State:
         """The state as it is now."""
-        return State.open(self.folder, Signatures(self.signatures))
+        return State.open(self.folder, self.ways)
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -92,18 +95,17 @@ class Following:
         if not entries.isStreaming:
             raise ConfigError("there is nothing to follow: the DataFrame is not a stream; verify() takes it as it is")
         rows = entries_of(entries)
-        with self.busy, held(self.folder), one_line_failures():
-            self._deliver(self.state(), entries.sparkSession)
+        with self.busy, held(self.folder, self.ways) as state, one_line_failures():
+            self._deliver(state, entries.sparkSession)
         trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{interval:g} seconds"}
         writer = rows.writeStream.foreachBatch(self).trigger(**trigger)
         return writer.option("checkpointLocation", f"file://{self.folder / CHECKPOINT}").start()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Verify a batch, unless that was done before, and deliver what has changed."""
-        with self.busy, held(self.folder), stating(self._made):
+        with self.busy, held(self.folder, self.ways) as state, stating(self._made):
             if self.halted.is_set():
                 raise CulmError("halted between two batches")
-            state = self.state()
             # A batch of a new checkpoint is told by the name of its query from an old one of the same number.
             position = {"query": json.loads((self.folder / CHECKPOINT / "metadata").read_text())["id"], "batch": number}
             if state.position != position:
@@ -125,16 +127,27 @@ class Following:
         size = sum(path.stat().st_size for path in (place / "work").rglob("*"))
         if size <= SMALL_BYTES:
             here = Table(PackRow, list(packs.batches(*PackRow._fields)).copy)
-            touched = state.index(Engine(), here).among(here, BLOCK)
-            if size + _ENTRY_BYTES * sums(touched, ("entries",))["entries"] <= SMALL_BYTES:
+            if _is_small(state.index(Engine(), here).among(here, BLOCK), size):
                 engine, packs = Engine(), here
         run = Increment(engine, state, size=size, place=place)
         run.rejects = rejects
         run.take(packs)
         run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
+        self._prove(state, work)
         state.position = position
         state.commit(counts)
+
+    def _prove(self, state: State, work: Engine) -> None:
+        """Write the forks of the logs that the run at work concerns, if they are new or were told otherwise before.
+
+        The proof of a fork may lie anywhere in its log, so all of that log is read, here if it is small.
+        """
+        made = replace(state, generations=[state.next_number])
+        engine = Engine() if _is_small(made.index(Engine(), forked=True)) else work
+        concerned = made.index(engine, forked=True)
+        found, before = (forks(*one.forked(engine, concerned)) for one in (state.grown, state))
+        found.among(before, Fork._fields, "anti").kept(state.place(state.next_number) / FORKS)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
         """Bring the output up to date with a state, say what changed in it, and delete the changes.
@@ -143,18 +156,28 @@ class Following:
         """
         if state.mark and (mark := self.output.mark(spark)) != state.mark:
             number, made = _checked(mark, state.mark, self.output.name), state.place(state.generations[-1])
-            place = made / CHANGES
-            if mark != state.before or not place.is_dir():
-                work, place = made / "work", made / "work" / "everything"
-                rmtree(work, ignore_errors=True)
+            tables = {name: made / name for name in (CHANGES, FORKS, REJECTS) if (made / name).is_dir()}
+            work, is_next = made / "work", mark == state.before
+            engine = OnSpark(spark, work)
+            rmtree(work, ignore_errors=True)
+            if not is_next or CHANGES not in tables:
+                tables[CHANGES] = work / CHANGES
                 step = partial(pronounced, everything=True, told=changes)
-                state.judged(OnSpark(spark, work)).keep(step, Change, at={Change: place})
-            tables = {name: path for name, path in ((CHANGES, place), (REJECTS, made / REJECTS)) if path.is_dir()}
+                state.judged(engine).keep(step, Change, at={Change: tables[CHANGES]})
+            # An output that an earlier version made has no forks.
+            if not is_next or FORKS not in tables or not self.output.has(spark, FORKS):
+                tables[FORKS] = work / FORKS
+                forks(*state.forked(engine)).kept(tables[FORKS])
             facts = {"made": {**self._made, "ended": now()}, "batch": number, "mark": state.mark}
-            self.output.put(spark, tables, Summary.of(state.totals, self.signatures).as_dict() | facts)
+            self.output.put(spark, tables, Summary.of(state.totals, self.ways.value).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
-            self.say(f"batch {number}: {counted(place)}; {state.totals['entries']:,} entries: {every}")
+            self.say(f"batch {number}: {counted(tables)}; {state.totals['entries']:,} entries: {every}")
         forget(state)
+
+
+def _is_small(index: Table[IndexRow], more: int = 0) -> bool:
+    """Whether some segments of a state, and so many bytes more, fit into this process."""
+    return more + _ENTRY_BYTES * sums(index, ("entries",))["entries"] <= SMALL_BYTES
 
 
 def _checked(there: str, given: str, name: str) -> int:
@@ -173,7 +196,7 @@ def _checked(there: str, given: str, name: str) -> int:
 
 def forget(state: State) -> None:
     """Delete the changes of the last run, which have been delivered, and what it worked with."""
-    for name in (CHANGES, REJECTS, "work") if state.generations else ():
+    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
         rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
@@ -236,9 +259,7 @@ def _interrupts(halted: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     is_main = threading.current_thread() is threading.main_thread()
-    before = {one: signal.signal(one, note) for one in (signal.SIGINT, signal.SIGTERM) if is_main}
-    try:
+    with ExitStack() as stack:
+        for one in (signal.SIGINT, signal.SIGTERM) if is_main else ():
+            stack.callback(signal.signal, one, signal.signal(one, note))
         yield
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

@@ -149,8 +149,7 @@ def _concerned(records: Pack, position: int) -> Offsets:
 
     The first one above it proves the fork if the entry of that number ends its log.
     """
-    signature = records.signature
-    links = Links.among(records, ((signature == Signature.GOOD) | (signature == Signature.TIED)).nonzero()[0])
+    links = Links.among(records, (records.is_entry & (records.signature != Signature.BAD)).nonzero()[0])
     above = links.seq[links.seq > np.uint64(position)][:1]
     chosen = np.isin(links.seq, [np.uint64(position), *above])
     chosen[links.linker[links.target == np.uint64(position)]] = True
@@ -164,7 +163,7 @@ def settled(rows: Iterable[Told]) -> Iterator[Prefix | Fork]:
     """
     for (author, log), of_log in grouped(rows, LOG):
         said: dict[bytes, Entry] = {}  # two different things that are said about the position, by whom first
-        end = after = None
+        after: Entry | None = None  # the lowest above the position: the proof if the entry there ends its log
         entries = newest = valid_to = position = 0
         for row in of_log:
             position, seq = from_sql(row.position), from_sql(row.seq)
@@ -173,14 +172,13 @@ def settled(rows: Iterable[Told]) -> Iterator[Prefix | Fork]:
                 valid_to = from_sql(row.run_to) if seq == valid_to + 1 else valid_to
                 continue
             entry = Entry.decode(row.record)
-            end = end or (entry if seq == position and entry.is_end else None)
             after = after or (entry if seq > position else None)
             says = entry.hash if seq == position else dict(entry.links).get(position)
             if says is not None and len(said) < 2:
                 said.setdefault(says, entry)
         yield Prefix(author, from_sql(log), entries, newest, valid_to, position or None)
         if position:
-            one, other = said.values() if len(said) == 2 else (end, after)
+            one, other = [*said.values(), after][:2]
             proof = one and other and ForkProof.of(one, other)
             if not proof:
                 raise AssertionError("no two entries prove the fork that the segments found")

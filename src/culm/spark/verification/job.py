@@ -28,7 +28,7 @@ On a cluster, inputs, output and state must be under the same paths on every mac
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -44,7 +44,7 @@ from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.forks import Fork, Prefix, forks, settled, told
 from culm.spark.verification.lakehouse import Target
 from culm.spark.verification.merge import sums
-from culm.spark.verification.state import State, held
+from culm.spark.verification.state import held
 from culm.spark.verification.verdicts import Verdict
 from culm.spark.verification.verify import Increment, Verification
 from culm.store.files import BundleWriter
@@ -134,13 +134,10 @@ def run(
         raise ConfigError(f"{table_format} is the format of a table; name the table, too")
     target_mode = "merge" if state is not None else "overwrite" if overwrite else "error"
     target = None if table is None else Target(table, table_format, target_mode)
-    splits, ways, known = plan(inputs), Signatures(signatures), None
-    with ExitStack() as stack:
-        mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
-        reads: list[str | Path] = [*inputs, *([state] if state else [])]
-        if state is not None:
-            stack.enter_context(held(state.absolute()))
-            known = State.open(state.absolute(), ways)
+    splits, ways = plan(inputs), Signatures(signatures)
+    mode = {"signatures": signatures, "forks": with_forks, "state": None if state is None else str(state)}
+    reads: list[str | Path] = [*inputs, *([state] if state else [])]
+    with nullcontext() if state is None else held(state.absolute(), ways) as known:
         with job("verify", output, reads, mode=mode, overwrite=overwrite, progress=progress) as run:
             with run.engine(master, small=target is None and is_small(splits)) as engine:
                 if target is not None and isinstance(engine, OnSpark):

@@ -35,7 +35,8 @@ _MARK = "culm.state"  # the table's property with the mark of the run whose verd
 _PART = r"`(?:[^`]|``)+`|[^`.\s]+"
 
 # What to do about the errors of Spark that are due to settings or names, by the words that name them in Spark's text.
-# Parquet has no MERGE, because its folders have no commits.
+# Parquet has no MERGE, because its folders have no commits. Merging by hand would write the table anew. A run that is
+# killed meanwhile would leave a table with some of its rows, which no reader could tell from a whole one.
 _HINTS = {
     "[UNSUPPORTED_FEATURE.TABLE_OPERATION]": "its format has no MERGE; use delta or iceberg, or overwrite it",
     "[DATA_SOURCE_NOT_FOUND]": "the session has no jars of that format, or not all of its settings: spark.jars, "
@@ -75,12 +76,10 @@ def merge(changes: DataFrame, table: str, table_format: str = "delta") -> None:
         write(changes, table, table_format)
         return
     same = " AND ".join(f"known.{name} = new.{name}" for name in KEY)
+    into = f"MERGE INTO {quoted(table)} AS known USING {{changes}} AS new ON {same}"
+    rules = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
     with _explained(table):
-        changes.sparkSession.sql(
-            f"MERGE INTO {quoted(table)} AS known USING {{changes}} AS new ON {same}"
-            " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
-            changes=changes,
-        ).collect()
+        changes.sparkSession.sql(f"{into} {rules}", changes=changes).collect()
 
 
 class Target:
@@ -94,7 +93,10 @@ class Target:
         _one_of(FORMATS, table_format, "the format of a table")
         quoted(name)
         if mode == "merge" and table_format == "parquet":
-            raise ConfigError(f"{name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg")
+            raise ConfigError(
+                f"{name}: a run with a state merges, and Parquet has no MERGE; use delta or iceberg, or leave the table"
+                " out and write it anew from the state (docs/spark-tables.md)"
+            )
 
     def check(self, spark: SparkSession) -> None:
         """Raise ``ConfigError`` if rows of the table would have to be replaced, before a run works for an hour."""

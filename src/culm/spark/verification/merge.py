@@ -71,8 +71,8 @@ class Summary(NamedTuple):
     exports: list[tuple[int, bytes, bool, int]]
     pieces: list[int]
     risers: list[tuple[int, int, tuple[int, ...]]]
-    unsigned: Expected
-    contradicting: Expected
+    unsigned: Expected = ()
+    contradicting: Expected = ()
 
     def encode(self) -> bytes:
         """The summary as bytes; ``decode`` reads them. All numbers are little-endian."""
@@ -173,10 +173,7 @@ def merge(summaries: Iterable[Summary]) -> list[Outcome]:
     forked = forked_at > 0 and not 0 < lied_at < forked_at
     limit = forked_at if forked else lied_at
     gaps = _gaps(reached, limit, newest)
-    return [
-        Outcome(limit, forked_at, forked, connected, held, of_segment)
-        for (_, connected, held), of_segment in zip(reached, gaps, strict=True)
-    ]
+    return [Outcome(limit, forked_at, forked, *known[1:], of) for known, of in zip(reached, gaps, strict=True)]
 
 
 def _lowest(positions: Iterable[int]) -> int:

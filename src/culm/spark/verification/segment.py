@@ -22,7 +22,7 @@ or reaches an external that is held and has such a path itself. ``merge`` finds 
 Which signatures are checked is for ``authentic`` to say.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,7 @@ from culm.spark.batches.fields import Numbers
 from culm.spark.batches.pack import Pack, Signature, distinct
 from culm.spark.batches.payload import SIZE_MISMATCH, rank
 from culm.spark.batches.slices import Shelf, fetched
+from culm.spark.reading.inputs import packed
 from culm.spark.verification.authentic import Expected, Links, Signatures, check
 from culm.spark.verification.gather import PackRow
 from culm.spark.verification.merge import BLOCK, LOG, ROOT, IndexRow, SegmentRow, Summary, grouped
@@ -41,28 +42,26 @@ from culm.spark.verification.verdicts import Findings, JudgedSegment
 from culm.store.schema import to_sql
 
 
-def segment_of(packs: Sequence[Pack], signatures: Signatures, vouched: Expected = ()) -> tuple[Pack, Summary]:
-    """The segment that the packs of one block make: its records with signatures and pieces, and its summary.
+def judge(records: Pack, signatures: Signatures, vouched: Expected = ()) -> Summary:
+    """Give the records of one block, which are ``distinct``, their signatures and pieces; the summary of their segment.
 
     ``vouched``: entries that higher segments vouch for (``vouched``), with ``HEADS`` only.
     """
-    records = distinct(packs)
     links = Links.among(records, records.is_entry.nonzero()[0])
-    signature = check(records, links, signatures, vouched)
-    authentic = (signature == Signature.GOOD) | (signature == Signature.TIED)
-    if not authentic[links.rows].all():
-        links = Links.among(records, authentic.nonzero()[0])
+    records.signature = check(records, links, signatures, vouched)
+    is_bad = records.signature == Signature.BAD
+    if is_bad.any():
+        links = Links.among(records, (records.is_entry & ~is_bad).nonzero()[0])
     segment = _Segment(records, links)
-    piece = np.zeros(len(records), np.uint16)
-    piece[links.rows] = segment.piece
-    records.signature, records.piece = signature, piece
+    records.piece = np.zeros(len(records), np.uint16)
+    records.piece[links.rows] = segment.piece
+    summary = segment.summary()
     if signatures is Signatures.STRICT:
-        return records, segment.summary([], [])
-    bad = (signature == Signature.BAD).nonzero()[0]
-    linkable = set(links_across(int(records.seq[-1]))) if len(bad) else set()
-    unsigned = [(int(records.seq[row]), records.digest[row].tobytes()) for row in bad]
-    unsigned = [(seq, digest) for seq, digest in unsigned if seq in linkable]
-    return records, segment.summary(unsigned, segment.contradicting)
+        return summary
+    bad = [(int(records.seq[row]), records.digest[row].tobytes()) for row in is_bad.nonzero()[0]]
+    linkable = set(links_across(summary.high)) if bad else set()
+    unsigned = [(seq, digest) for seq, digest in bad if seq in linkable]
+    return summary._replace(unsigned=unsigned, contradicting=segment.contradicting)
 
 
 class _Segment:
@@ -79,7 +78,7 @@ class _Segment:
             target, digest = int(links.target[at]), links.expected[at].tobytes()
             if self._expected.setdefault(target, digest) != digest:
                 self.contradicting.append((target, digest))
-        self._externals = sorted(target for target in self._expected if target < self._low)
+        self._externals = sorted((seq, digest) for seq, digest in self._expected.items() if seq < self._low)
         self._forked_at = self._fork()
         masks = self._masks()
         pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
@@ -104,7 +103,7 @@ class _Segment:
         count = int(np.searchsorted(seq, np.uint64(self._forked_at))) if self._forked_at else len(seq)
         begins = np.maximum.accumulate(np.where(np.diff(seq, prepend=np.uint64(0)) != 1, np.arange(len(seq)), 0))
         far = (links.linked < begins[links.linker]) & (links.linker < count)
-        bits = {target: ROOT << 1 + number for number, target in enumerate(self._externals)}
+        bits = {target: ROOT << 1 + number for number, (target, _) in enumerate(self._externals)}
         masks: list[int] = []
         mask = ROOT if self._low == 1 else 0
         columns = (links.linker[far].tolist(), links.target[far].tolist(), links.linked[far].tolist())
@@ -115,44 +114,29 @@ class _Segment:
             mask |= bits.get(target, 0) if linked < 0 else masks[linked]
         return masks + [mask] * (count - len(masks))
 
-    def summary(self, unsigned: Expected, contradicting: Expected) -> Summary:
+    def summary(self) -> Summary:
         records, rows, seq = self._records, self._links.rows, self._links.seq
-        return Summary(
-            low=self._low,
-            high=self._high,
-            greatest=_first(seq[::-1]),
-            end_at=_first(seq[records.fields.is_end[rows]]),
-            forked_at=self._forked_at,
-            lied_at=_first(seq[records.known_payload()[rows] == rank(SIZE_MISMATCH)]),
-            externals=[(target, self._expected[target]) for target in self._externals],
-            exports=self._exports(),
-            pieces=self._pieces,
-            risers=self._risers(),
-            unsigned=unsigned,
-            contradicting=contradicting,
-        )
+        end_at = _first(seq[records.fields.is_end[rows]])
+        lied_at = _first(seq[records.known_payload()[rows] == rank(SIZE_MISMATCH)])
+        positions = self._low, self._high, _first(seq[::-1]), end_at, self._forked_at, lied_at
+        return Summary(*positions, self._externals, [*self._exports()], self._pieces, [*self._risers()])
 
-    def _exports(self) -> list[tuple[int, bytes, bool, int]]:
-        found = []
+    def _exports(self) -> Iterator[tuple[int, bytes, bool, int]]:
         for target in links_across(self._high):
             if target < self._low:
                 break
             if (place := self._places.get(target)) is not None:
                 digest = self._records.digest[self._links.rows[place]].tobytes()
-                found.append((target, digest, True, int(self.piece[place])))
+                yield target, digest, True, int(self.piece[place])
             elif target in self._expected:
-                found.append((target, self._expected[target], False, 0))
-        return found
+                yield target, self._expected[target], False, 0
 
-    def _risers(self) -> list[tuple[int, int, tuple[int, ...]]]:
-        if self._low == 1:
-            return []
-        greatest, found = _first(self._links.seq[::-1]), []
-        for _, start in steps_across(self._low - 1):
+    def _risers(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        greatest = _first(self._links.seq[::-1])
+        for _, start in steps_across(self._low - 1) if self._low > 1 else ():
             pool = [seq for seq in path(spine(start), start) if seq <= greatest] if start <= greatest else []
             if pool and all(seq in self._places for seq in pool):
-                found.append((start, pool[0], tuple(sorted({int(self.piece[self._places[seq]]) for seq in pool}))))
-        return found
+                yield start, pool[0], tuple(sorted({int(self.piece[self._places[seq]]) for seq in pool}))
 
 
 def _first(seq: Numbers) -> int:
@@ -176,7 +160,8 @@ def segmented(
     """
     with Shelf(folder) as shelf:
         for block, of_block in grouped(rows, BLOCK):
-            records, summary = segment_of(_collected(row.packed for row in of_block), signatures)
+            records = _collected(row.packed for row in of_block)
+            summary = judge(records, signatures)
             yield _segment_row(block, records, summary, shelf, keep=keep)
             if summary.unsigned:
                 yield IndexRow(block[0], block[1], to_sql(summary.low))
@@ -203,8 +188,8 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
             for row in of_log:
                 summary, settled = Summary.decode(row.summary), row
                 if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
-                    pack = Pack.decode(fetched(row.packed))
-                    records, summary = segment_of([pack], Signatures.HEADS, pairs)
+                    records = Pack.decode(fetched(row.packed))
+                    summary = judge(records, Signatures.HEADS, pairs)
                     settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
                 every = expected.union(summary.externals, summary.contradicting)
                 expected = frozenset((number, digest) for number, digest in every if number < summary.low)
@@ -212,17 +197,12 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
                     yield settled
 
 
-def _collected(packed: Iterable[bytes]) -> list[Pack]:
-    """The packs of one block, merged whenever they exceed ``_WAITING_BYTES``."""
+def _collected(cells: Iterable[bytes]) -> Pack:
+    """The records of the packs of one block, each once."""
     packs: list[Pack] = []
-    size = 0
-    for data in map(fetched, packed):
-        packs.append(Pack.decode(data))
-        size += len(data)
-        if size > _WAITING_BYTES and len(packs) > 1:
-            packs = [distinct(packs)]
-            size = len(packs[0].data)
-    return packs
+    for together in packed(map(fetched, cells), _WAITING_BYTES, len):
+        packs = [distinct([*packs, *map(Pack.decode, together)])]
+    return packs[0]
 
 
 # -- on top of a state ----------------------------------------------------------------------------------------------

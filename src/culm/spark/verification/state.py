@@ -69,11 +69,12 @@ _FACTS = ("signatures", "generations", "totals", "mark", "before", "position")
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Lock a folder of state against other runs during this block. The folder is made if it is not there.
+def held(folder: Path, signatures: Signatures) -> Iterator["State"]:
+    """The state in a folder, to add to it, and locked against other runs during this block. The folder may be new.
 
-    The lock is released when the process ends, even after SIGKILL. ``ConfigError`` if another run has the lock, or the
-    folder cannot be made. Some network file systems have no locks; two runs at once are then not noticed.
+    The lock is released when the process ends, even after SIGKILL. ``ConfigError`` if another run has the lock, if the
+    folder cannot be made, and as for ``State.open``. Some network file systems have no locks; two runs at once are then
+    not noticed.
     """
     _check_parent(folder)
     with ExitStack() as stack:
@@ -88,7 +89,7 @@ def held(folder: Path) -> Iterator[None]:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
                 raise ConfigError(f"{folder}: cannot be used as a folder: {error.strerror}") from None
         try:
-            yield
+            yield State.open(folder, signatures)
         finally:
             with suppress(OSError):  # it is not empty, unless the run failed before it wrote anything
                 folder.rmdir()
@@ -154,6 +155,11 @@ class State:
         return max(self.generations, default=0) + 1
 
     @property
+    def grown(self) -> Self:
+        """The state with the next generation, which need not be a part of it so far."""
+        return replace(self, generations=[*self.generations, self.next_number])
+
+    @property
     def next_mark(self) -> str:
         """The mark that the run at work will leave."""
         return f"{self.mark.partition('-')[0] or self._token}-{self.next_number}-{self._token}"
@@ -204,9 +210,9 @@ class State:
         """All segments with their outcomes."""
         return self.segments(engine, self.index(engine), JudgedRow)
 
-    def forked(self, engine: Engine) -> tuple[Table[SegmentRow], Table[IndexRow]]:
-        """The segments of all forked logs, and their outcomes: what ``forks.forks`` takes."""
-        live = self.index(engine, forked=True)
+    def forked(self, engine: Engine, among: Table[Any] | None = None) -> tuple[Table[SegmentRow], Table[IndexRow]]:
+        """The segments of all forked logs, or of those of another table, and their outcomes: for ``forks.forks``."""
+        live = self.index(engine, among, forked=True)
         return self.segments(engine, live, SegmentRow), live
 
     def verdicts(self, spark: SparkSession) -> DataFrame:

@@ -144,11 +144,10 @@ class JudgedSegment:
     def verdict(self) -> npt.NDArray[np.int8]:
         """Of each entry the position in ``VERDICTS``."""
         found, outcome = self.findings, self.outcome
-        verdict = np.where(np.frombuffer(outcome.connected, np.bool_)[found.piece], 0, 1).astype(np.int8)
-        verdict[found.signature == Signature.BAD] = 2
-        if outcome.limit:
-            verdict[found.seq >= np.uint64(outcome.limit)] = 2
-        return verdict
+        is_beyond = (outcome.limit > 0) & (found.seq >= np.uint64(outcome.limit))
+        is_connected = np.frombuffer(outcome.connected, np.bool_)[found.piece]
+        verdict = np.where((found.signature == Signature.BAD) | is_beyond, 2, np.where(is_connected, 0, 1))
+        return verdict.astype(np.int8)
 
     @cached_property
     def stretches(self) -> list[tuple[int, int]]:
@@ -160,12 +159,10 @@ class JudgedSegment:
     @cached_property
     def certified(self) -> Flags:
         """Whether each entry is verified, and so is the rest of its certificate pool."""
-        seq = self.findings.seq
-        certified = np.zeros(len(seq), np.bool_)
-        for low, high in certified_runs(self.stretches, self.summary.greatest, self.outcome.gaps):
-            certified[np.searchsorted(seq, np.uint64(low)) : np.searchsorted(seq, np.uint64(high), "right")] = True
-        certified[self.verdict != 0] = False
-        return certified
+        found = certified_runs(self.stretches, self.summary.greatest, self.outcome.gaps)
+        first, last = np.array([(0, 0), *found], np.uint64).T
+        run = np.searchsorted(first, self.findings.seq, "right") - 1
+        return np.asarray((self.findings.seq <= last[run]) & (self.verdict == 0))
 
     @property
     def said(self) -> Bytes:
@@ -182,32 +179,19 @@ class JudgedSegment:
 
     def table(self, rows: slice | Flags) -> pa.RecordBatch:
         """The verdicts on some rows, with the columns of ``Verdict``."""
-        found = self.findings
-        seq, payload, verdict = found.seq[rows], found.payload[rows], self.verdict[rows]
-        count = len(seq)
-        return pa.record_batch(
-            [
-                pa.repeat(self.author, count),
-                pa.repeat(pa.scalar(self.log_id, pa.decimal128(20, 0)), count),
-                decimals(seq),
-                hashes(found.digest[rows]),
-                decimals(found.size[rows]),
-                hashes(found.payload_hash[rows]),
-                pa.array(found.is_end[rows]),
-                names(STATES, payload),
-                names(VERDICTS, verdict),
-                pa.array(self.certified[rows]),
-                self._reasons(seq, verdict, found.signature[rows]),
-                pa.array(found.copies[rows].astype(np.int64)),
-            ],
-            names=list(Verdict._fields),
-        )
+        found, verdict = Findings._make(column[rows] for column in self.findings), self.verdict[rows]
+        count, log_id = len(found.seq), pa.scalar(self.log_id, pa.decimal128(20, 0))
+        place = pa.repeat(self.author, count), pa.repeat(log_id, count), decimals(found.seq), hashes(found.digest)
+        entry = decimals(found.size), hashes(found.payload_hash), pa.array(found.is_end)
+        said = names(STATES, found.payload), names(VERDICTS, verdict), pa.array(self.certified[rows])
+        rest = self._reasons(found, verdict), pa.array(found.copies.astype(np.int64))
+        return pa.record_batch([*place, *entry, *said, *rest], [*Verdict._fields])
 
-    def _reasons(self, seq: Numbers, verdict: npt.NDArray[np.int8], signature: Bytes) -> pa.Array:
-        reasons: list[str | None] = [None] * len(verdict)
-        for at in verdict.nonzero()[0]:
-            why = self._needs(int(seq[at])) if verdict[at] == 1 else self.outcome.cause
-            reasons[at] = BAD_SIGNATURE if signature[at] == Signature.BAD else why
+    def _reasons(self, found: Findings, verdict: npt.NDArray[np.int8]) -> pa.Array:
+        reasons = np.where(verdict == 2, self.outcome.cause, np.array(None))
+        reasons[found.signature == Signature.BAD] = BAD_SIGNATURE
+        unverified = (verdict == 1).nonzero()[0]
+        reasons[unverified] = [self._needs(seq) for seq in found.seq[unverified].tolist()]
         return pa.array(reasons, pa.string())
 
     def _needs(self, seq: int) -> str:

@@ -25,7 +25,6 @@ twice, and give two answers if inputs change meanwhile; so the engine keeps them
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -235,7 +234,7 @@ class Increment(Verification):
 
     def forked(self) -> tuple[Table[Any], Table[IndexRow]]:
         """The segments of all forked logs that the state knows with this run, and their outcomes."""
-        return replace(self._state, generations=[*self._state.generations, self._number]).forked(self.engine)
+        return self._state.grown.forked(self.engine)
 
 
 def _overlaid(rows: Iterable[IndexRow]) -> Iterator[IndexRow]:

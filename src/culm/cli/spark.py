@@ -235,7 +235,7 @@ _JOBS = {
             "--state": _option(
                 "DIR", "what is known and read so far; this command makes it", type=_state_folder, required=True
             ),
-            "--output": _option("DIR", "a folder for the changes; this command makes it", type=folder),
+            "--output": _option("DIR", "a folder for changes and forks; this command makes it", type=folder),
             "--table": _option("CATALOG.DB.NAME", "instead of --output: merge the verdicts into this table"),
             "--output-format": _option(
                 None,

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.batches.arrays import begins
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers, Offsets, digests
 from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
 
@@ -207,10 +208,7 @@ def distinct(packs: Sequence[Pack]) -> Pack:
     if pack.ascending:
         return pack
     order = np.lexsort((*pack.digest.view(">u8")[:, 3::-1].T, pack.seq))
-    seq, digest = pack.seq[order], pack.digest[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
-    firsts = first.nonzero()[0]
+    firsts = begins(pack.seq[order], *pack.digest[order].view(np.uint64).T)
     known = ("payload", "signature", "before")
     copies = np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64)
     return replace(

@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, table_folder, view_of
-from culm.spark.runtime.columns import Unsigned, table_of, types
+from culm.spark.runtime.columns import Unsigned, batches, table_of, types
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted
-from culm.spark.runtime.output import place_of, read_batches, write_here
+from culm.spark.runtime.output import place_of
 from culm.spark.runtime.shell import Result, job, local_input
 from culm.store import View
 from culm.store.recordindex import IndexStorage
@@ -170,13 +171,14 @@ def run(
         if whole := [folder for folder in folders if folder not in known]:
             spark = stack.enter_context(run.spark(master))
             tables = {folder: spark.read.parquet(place_of(folder)) for folder in whole}
-        target = run.folder / "differences"
-        found: Iterable[Difference] = ()
-        frame: DataFrame | None = None
+
+        def on_spark(frame: DataFrame) -> Table[Difference]:
+            return SparkTable(OnSpark(frame.sparkSession, run.folder / "work"), Difference, frame)
+
         if isinstance(b, str) and not known:
             run.say("comparing the tables")
             one, other = (tables[folder] for folder in folders)
-            frame = reconcile(one.sparkSession, one, other, view=of_view.value)
+            made = on_spark(reconcile(one.sparkSession, one, other, view=of_view.value))
         else:
             for number, (folder, table) in enumerate(tables.items()):
                 run.say(f"writing the index of {folder.name}")
@@ -187,12 +189,10 @@ def run(
             run.say("looking for differences")
             found = differing(*(known[folder] for folder in folders)) if isinstance(b, str) else b(known[folders[0]])
             sides = {side: tables[folder] for side, folder in zip("ab", folders, strict=False) if folder in tables}
-            frame = named(found, sides, of_view) if sides else frame
-        if frame is None:
-            write_here(found, {Difference: target})
-        else:
-            SparkTable(OnSpark(frame.sparkSession, run.folder / "work"), Difference, frame).kept(target)
-        having = [side for batch in read_batches(target, ["side"]) for side in batch.column(0).to_pylist()]
+            here = Table(Difference, lambda: batches(Difference, found))
+            made = on_spark(named(found, sides, of_view)) if sides else here
+        kept = made.kept(run.folder / "differences")
+        having = [side for batch in kept.batches("side") for side in batch.column(0).to_pylist()]
         read = sum(index.bytes_read for index in known.values())
         size = sum(file.size for index in known.values() for file in index.manifest.files)
         lacks = {"a_lacks": having.count("b"), "b_lacks": having.count("a")}

@@ -182,11 +182,10 @@ class Pack:
     def known_payload(self) -> npt.NDArray[np.int8]:
         """What is known of each entry's payload, as ranks, after the payload frames were compared with the entries."""
         ranks, fields = self.payload.copy(), self.fields
-        numbers = {frame.seq for frame in self.frames.values()}
-        entries = {seq: [row for row in self.rows_of(seq) if self.is_entry[row]] for seq in numbers}
         for frame in self.frames.values():
             # A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all.
-            digest, of_place = frame.payload_hash[len(YAMF_PREFIX) :], entries[frame.seq]
+            digest = frame.payload_hash[len(YAMF_PREFIX) :]
+            of_place = [row for row in self.rows_of(frame.seq) if self.is_entry[row]]
             fitting = [row for row in of_place if self._digest(fields.payload_hash[row]) == digest]
             for row in fitting or of_place:
                 of_size = HELD if fields.size[row] == frame.size else SIZE_MISMATCH

@@ -238,16 +238,15 @@ def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers
 
     All paths take their steps together. A path has at most some hundred steps, so the loop is short for any log.
     """
-    found_rows, found = [rows], [top]
-    at = top
+    found, at = [(rows, top)], top
     while len(rows):
         going = at > goal
         rows, at, goal = rows[going], at[going], goal[going]
         jump = lipmaa_of(at)
         at = np.where(jump >= goal, jump, at - np.uint64(1))
-        found_rows.append(rows)
-        found.append(at)
-    return np.concatenate(found_rows), np.concatenate(found)
+        found.append((rows, at))
+    every_row, every_number = map(np.concatenate, zip(*found, strict=True))
+    return every_row, every_number
 
 
 def _certificates(row: Offsets, seq: Numbers, kept: Flags) -> Spans:

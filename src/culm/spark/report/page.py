@@ -38,7 +38,6 @@ _LEAST = 2  # the least width or height of a part that is not 0, in units of its
 
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
-    troubled, largest = views(numbers)
     loader = PackageLoader("culm.spark.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown)
     environment.trim_blocks = environment.lstrip_blocks = True
@@ -47,8 +46,8 @@ def page(numbers: Numbers) -> str:
     environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")
-    of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
-    return made.render(numbers=numbers, said=numbers.source.said, of_all=of_all, tables=tables)
+    tables = {**numbers.tables, **views(numbers)}
+    return made.render(numbers=numbers, said=numbers.source.said, of_all=numbers.totals, tables=tables)
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
@@ -209,9 +208,9 @@ def _units(cell: Coverage) -> list[int]:
     return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
-def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
+def views(numbers: Numbers) -> dict[str, list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
     strips = {log: list(cells) for log, cells in groupby(numbers.tables["coverage"], attrgetter("author", "log_id"))}
     troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
     found = {log[:2]: view(log, strips.get(log[:2], ())) for log in (*troubled, *largest)}
-    return [found.pop(log[:2]) for log in troubled], [*found.values()]
+    return {"troubled": [found.pop(log[:2]) for log in troubled], "largest": [*found.values()]}

@@ -230,7 +230,7 @@ def plan(data: bytes) -> None:
     for table in (plan_rows.Checked, plan_rows.Refused):
         list(batches(table, checked))
     kept = [row for row in checked if isinstance(row, plan_rows.Checked)]
-    grouped = sorted(kept, key=attrgetter("bucket", "author", "log", "kind"))
+    grouped = sorted(kept, key=attrgetter("bucket", "author", "log", "given"))
     counted = list(plan_rows.count(grouped, Splitter(2, lambda _: True), (300, 100)))
     assert all(int(row.amount) >= 0 for row in counted)
 

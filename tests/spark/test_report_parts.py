@@ -26,7 +26,6 @@ from culm.spark.report.steps import BREAKS, CELLS, coverage, logs_of, within
 from culm.spark.report.stretches import Stretch, magnitude, magnitudes, stretches
 from culm.spark.runtime import columns
 from culm.spark.verification.forks import Fork
-from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import VERDICTS, Verdict
 from tests.spark import report_oracle as oracle
 from tests.spark.report_oracle import HOSTILE, verdict
@@ -118,8 +117,8 @@ def test_spark_gives_steps_whole_logs(keys: list[tuple[int, int]], rows: int) ->
     given = {"author": [bytes([author]) for author, _ in keys], "log": [log for _, log in keys]}
     table = pa.table({"author": pa.array(given["author"], pa.binary()), "log": pa.array(given["log"], pa.int64())})
     with mock.patch.object(steps, "_STEP_ROWS", rows):
-        found = list(steps._portions(table.to_batches(max_chunksize=3), LOG))
-    assert given == (pa.Table.from_batches(found, table.schema)).to_pydict()
+        found = list(steps._portions(table.to_batches(max_chunksize=3), by_log=True))
+    assert given == pa.concat_tables([table.slice(0, 0), *found]).to_pydict()
     ends = [(batch.slice(at, 1).to_pylist()[0]) for batch in found for at in (0, len(batch) - 1)]
     assert all(before != after for before, after in zip(ends[1::2], ends[2::2], strict=False))
 

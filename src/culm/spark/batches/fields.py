@@ -177,9 +177,7 @@ def _varu64(data: Bytes, at: Offsets, good: Flags) -> tuple[Numbers, Offsets]:
     rows = (value > _DIRECT).nonzero()[0]
     if len(rows):
         extra = value[rows] - _DIRECT  # bytes that follow
-        following = cut(data, behind[rows], 8).astype(np.uint64)
-        weights = np.left_shift(np.uint64(1), np.arange(56, -8, -8, dtype=np.uint64))
-        value[rows] = number = (following * weights).sum(axis=1, dtype=np.uint64) >> (8 - extra) * 8
+        value[rows] = number = cut(data, behind[rows], 8).view(">u8")[:, 0] >> (8 - extra) * 8
         behind[rows] += extra.astype(np.int64)
         good[rows] &= np.where(extra == 1, number > _DIRECT, number >> (extra - 1) * 8 > 0)
     return value, behind

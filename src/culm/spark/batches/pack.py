@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from culm.bamboo.yamf import YAMF_PREFIX
+from culm.spark.batches.arrays import begins
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Numbers, Offsets, digests
 from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
 
@@ -181,11 +182,10 @@ class Pack:
     def known_payload(self) -> npt.NDArray[np.int8]:
         """What is known of each entry's payload, as ranks, after the payload frames were compared with the entries."""
         ranks, fields = self.payload.copy(), self.fields
-        numbers = {frame.seq for frame in self.frames.values()}
-        entries = {seq: [row for row in self.rows_of(seq) if self.is_entry[row]] for seq in numbers}
         for frame in self.frames.values():
             # A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all.
-            digest, of_place = frame.payload_hash[len(YAMF_PREFIX) :], entries[frame.seq]
+            digest = frame.payload_hash[len(YAMF_PREFIX) :]
+            of_place = [row for row in self.rows_of(frame.seq) if self.is_entry[row]]
             fitting = [row for row in of_place if self._digest(fields.payload_hash[row]) == digest]
             for row in fitting or of_place:
                 of_size = HELD if fields.size[row] == frame.size else SIZE_MISMATCH
@@ -207,10 +207,7 @@ def distinct(packs: Sequence[Pack]) -> Pack:
     if pack.ascending:
         return pack
     order = np.lexsort((*pack.digest.view(">u8")[:, 3::-1].T, pack.seq))
-    seq, digest = pack.seq[order], pack.digest[order]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (seq[1:] != seq[:-1]) | (digest[1:] != digest[:-1]).any(axis=1)
-    firsts = first.nonzero()[0]
+    firsts = begins(pack.seq[order], *pack.digest[order].view(np.uint64).T)
     known = ("payload", "signature", "before")
     copies = np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64)
     return replace(

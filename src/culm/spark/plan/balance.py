@@ -105,7 +105,7 @@ class _Problem:
         lengths = np.array([len(item.members) for item in classes], np.int64)
         self.peer: Ints = np.array([index[name] for item in classes for name in item.members], np.int64)
         self.owner: Ints = np.repeat(np.arange(len(classes)), lengths)
-        self.starts: Ints = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
+        self.starts: Ints = np.cumsum(lengths) - lengths
         self.amount: Floats = np.array([float(item.amount) for item in classes])
         self.is_whole = np.array([item.is_whole for item in classes])
         self.capacity: Floats = np.array([float(terms[name].capacity) for name in self.names])
@@ -228,10 +228,8 @@ def _whole_bytes(problem: _Problem, part: Floats) -> list[list[int]]:
         given = np.where(of_class * len(of_class) >= _LEAST_SHARE, of_class, 0.0)
         capacity = problem.capacity[peers]
         if amount <= small * float(capacity[given > 0].min()):
-            shares[at] = [0] * len(peers)
-            shares[at][int(np.argmax(np.where(given > 0, left[peers], -np.inf)))] = amount
-        else:
-            shares[at] = _cut(amount, given.tolist())
+            given = np.arange(len(peers)) == np.argmax(np.where(given > 0, left[peers], -np.inf))
+        shares[at] = _cut(amount, given.tolist())
         left[peers] -= np.array(shares[at], np.float64) / capacity
     return shares
 

@@ -197,7 +197,7 @@ def plan(
     read = [given(have, HAVE), given(want, WANT)] + ([] if sizes is None else [given(sizes, SIZES)])
     tables = SparkTable(OnSpark(spark), Given, reduce(DataFrame.unionByName, read))
     checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
-    order = ("author", "log", "kind", "peer", "metadata_bytes", "payload_bytes", "ranges")
+    order = ("author", "log", "given", "peer", "metadata_bytes", "payload_bytes", "ranges")
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
     splitter = Splitter(min(rounds, 2), lambda peer: terms.get(peer, others).capacity > 0)
     means = metadata_bytes, payload_bytes

@@ -20,14 +20,13 @@ from typing import Annotated, NamedTuple
 from culm.bamboo import encode_varu64
 from culm.ranges import Range
 from culm.ranges.runs import Runs
-from culm.spark.plan.given import HAVE, SIZES, WANT, Given, checked, needed, read_ranges
+from culm.spark.plan.given import HAVE, SIZES, Given, checked, needed, read_ranges
 from culm.spark.plan.split import Arcs, Key, Line, Splitter
 from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Need, Sizes, held_runs, sweep
-from culm.spark.runtime.columns import Sum, Tiny, Unsigned
+from culm.spark.runtime.columns import Sum, Unsigned
 from culm.store.schema import from_sql, to_sql
 from culm.types import Log
 
-_KINDS = (SIZES, HAVE, WANT)  # by their numbers in the column ``kind``
 _SEPARATOR = "\n"  # between the members of a class; ``check`` refuses names of peers that have it
 MOST_BYTES = 10**15  # Mean bytes of an item of a log. With 2^64 entries a log's bytes still fit into a DECIMAL(38,0).
 
@@ -71,12 +70,12 @@ class Refused(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """A row that could be read. ``ranges``: an encoded set of ranges."""
+    """A row that could be read, of the table ``given``. ``ranges``: an encoded set of ranges."""
 
     bucket: int
     author: bytes
     log: int
-    kind: Tiny
+    given: str
     peer: str | None
     ranges: bytes | None
     metadata_bytes: int | None
@@ -108,7 +107,7 @@ def check(rows: Iterable[Given], buckets: int) -> Iterator[Checked | Refused]:
 def _checked(row: Given, buckets: int) -> Iterator[Checked]:
     author, log_id = row.log()
     digest = blake2b(author + log_id.to_bytes(8), digest_size=8).digest()
-    place = int.from_bytes(digest) % buckets, author, to_sql(log_id), _KINDS.index(row.given)
+    place = int.from_bytes(digest) % buckets, author, to_sql(log_id), row.given
     if row.given == SIZES:
         sizes = (read_number(size, "a size", MOST_BYTES) for size in (row.metadata_bytes, row.payload_bytes))
         yield Checked(*place, None, None, *sizes)
@@ -174,13 +173,12 @@ def split(
 def _logs(rows: Iterable[Checked], splitter: Splitter, means: tuple[int, int]) -> Iterator[tuple[Log, list[Need]]]:
     for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
         sizes = means
-        ranges: list[defaultdict[str, list[Range]]] = [defaultdict(list) for _ in _KINDS]
+        held, wanted = defaultdict[str, list[Range]](list), defaultdict[str, list[Range]](list)
         for row in of_log:
             if row.peer is None or row.ranges is None:
                 sizes = row.metadata_bytes or 0, row.payload_bytes or 0
             else:
-                ranges[row.kind][row.peer] += read_ranges(row.ranges)
-        _, held, wanted = ranges
+                (held if row.given == HAVE else wanted)[row.peer] += read_ranges(row.ranges)
         if wanted:
             yield (author, from_sql(log)), sweep(held, wanted, splitter.serves, sizes)
 

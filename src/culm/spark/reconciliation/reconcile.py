@@ -13,7 +13,7 @@ the range is read, so a comparison reads little more than what differs. It gives
 are at hand, are then read once to tell which entries the ids stand for.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import reduce
@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, table_folder, view_of
-from culm.spark.runtime.columns import Unsigned, table_of, types
+from culm.spark.runtime.columns import Unsigned, batches, table_of, types
+from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted
-from culm.spark.runtime.output import place_of, read_batches, write_here
+from culm.spark.runtime.output import place_of
 from culm.spark.runtime.shell import Result, job, local_input
 from culm.store import View
 from culm.store.recordindex import IndexStorage
@@ -160,48 +161,46 @@ def run(
     """
     with ExitStack() as stack:
         places = (a, b) if isinstance(b, str) else (a,)
-        paths = [stack.enter_context(local_input(place)) for place in places]
-        folders = [path if is_index(path) else table_folder(path) for path in paths]
-        known = {folder: stack.enter_context(IndexStorage(folder)) for folder in folders if is_index(folder)}
-        of_view = _view(known, view)
+        paths = {side: stack.enter_context(local_input(place)) for side, place in zip("ab", places, strict=False)}
+        folders = {side: path if is_index(path) else table_folder(path) for side, path in paths.items()}
+        known = {side: stack.enter_context(IndexStorage(path)) for side, path in folders.items() if is_index(path)}
+        of_view = _view(known.values(), view)
         mode = {"view": of_view.value}
         run = stack.enter_context(job("reconcile", output, places, mode=mode, overwrite=overwrite, progress=progress))
-        tables: dict[Path, DataFrame] = {}
-        if whole := [folder for folder in folders if folder not in known]:
+        tables: dict[str, DataFrame] = {}
+        if whole := [side for side in folders if side not in known]:
             spark = stack.enter_context(run.spark(master))
-            tables = {folder: spark.read.parquet(place_of(folder)) for folder in whole}
-        target = run.folder / "differences"
-        found: Iterable[Difference] = ()
-        frame: DataFrame | None = None
+            tables = {side: spark.read.parquet(place_of(folders[side])) for side in whole}
+
+        def on_spark(frame: DataFrame) -> Table[Difference]:
+            return SparkTable(OnSpark(frame.sparkSession, run.folder / "work"), Difference, frame)
+
         if isinstance(b, str) and not known:
             run.say("comparing the tables")
-            one, other = (tables[folder] for folder in folders)
-            frame = reconcile(one.sparkSession, one, other, view=of_view.value)
+            one, other = tables.values()
+            made = on_spark(reconcile(one.sparkSession, one, other, view=of_view.value))
         else:
-            for number, (folder, table) in enumerate(tables.items()):
-                run.say(f"writing the index of {folder.name}")
-                place = run.folder / "work" / f"index-{number}"
+            for side, table in tables.items():
+                run.say(f"writing the index of {folders[side].name}")
+                place = run.folder / "work" / f"index-{side}"
                 place.parent.mkdir(exist_ok=True)
                 fingerprint(table.sparkSession, table, place, view=of_view.value)
-                known[folder] = stack.enter_context(IndexStorage(place))
+                known[side] = stack.enter_context(IndexStorage(place))
             run.say("looking for differences")
-            found = differing(*(known[folder] for folder in folders)) if isinstance(b, str) else b(known[folders[0]])
-            sides = {side: tables[folder] for side, folder in zip("ab", folders, strict=False) if folder in tables}
-            frame = named(found, sides, of_view) if sides else frame
-        if frame is None:
-            write_here(found, {Difference: target})
-        else:
-            SparkTable(OnSpark(frame.sparkSession, run.folder / "work"), Difference, frame).kept(target)
-        having = [side for batch in read_batches(target, ["side"]) for side in batch.column(0).to_pylist()]
+            found = differing(known["a"], known["b"]) if isinstance(b, str) else b(known["a"])
+            here = Table(Difference, lambda: batches(Difference, found))
+            made = on_spark(named(found, tables, of_view)) if tables else here
+        kept = made.kept(run.folder / "differences")
+        having = [side for batch in kept.batches("side") for side in batch.column(0).to_pylist()]
         read = sum(index.bytes_read for index in known.values())
         size = sum(file.size for index in known.values() for file in index.manifest.files)
         lacks = {"a_lacks": having.count("b"), "b_lacks": having.count("a")}
         return run.done(Comparison(view=of_view.value, **lacks, bytes_read=read, bytes=size))
 
 
-def _view(indexes: Mapping[Path, IndexStorage], name: str | None) -> View:
-    chosen = view_of(name or next((index.view.value for index in indexes.values()), "entries"))
-    for folder, index in indexes.items():
-        if index.view is not chosen:
-            raise ConfigError(f"{folder}: an index of the {index.view.value}, not the {chosen.value} that are compared")
+def _view(indexes: Collection[IndexStorage], name: str | None) -> View:
+    chosen = view_of(name or next((index.view.value for index in indexes), "entries"))
+    for one in indexes:
+        if one.view is not chosen:
+            raise ConfigError(f"{one.path}: an index of the {one.view.value}, not the {chosen.value} that are compared")
     return chosen

@@ -38,7 +38,6 @@ from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.output import count_rows
 from culm.spark.runtime.shell import Job, job, local_input
 from culm.spark.verification.forks import Fork
-from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import VERDICTS, VERIFIED
 
 PAGE = "report.html"
@@ -100,7 +99,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     verdicts, proved, rejected = source.tables(engine)
     entries = mapped(verdicts, stretches, Stretch).kept()
     of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
-    logs = mapped(of_logs, steps.logs_of, LogNumbers, LOG).kept(folder / "logs")
+    logs = mapped(of_logs, steps.logs_of, LogNumbers, by_log=True).kept(folder / "logs")
     described = mapped(logs, steps.described, steps.DescribedLog)
 
     say("counting logs and authors")
@@ -124,7 +123,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("looking at single logs")
     wanted = {log[:2] for log in (*troubled, *largest)}
     drawn = mapped(entries, lambda rows: steps.within(rows, wanted), Stretch)
-    cells = mapped(drawn, steps.coverage, numbers.Coverage, LOG)
+    cells = mapped(drawn, steps.coverage, numbers.Coverage, by_log=True)
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
     totals = Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected)
     tables: dict[str, Sequence[Any]] = {

@@ -16,7 +16,7 @@ from bisect import bisect
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -38,7 +38,6 @@ _LEAST = 2  # the least width or height of a part that is not 0, in units of its
 
 def page(numbers: Numbers) -> str:
     """The page as HTML, from ``<!DOCTYPE html>`` on."""
-    troubled, largest = views(numbers)
     loader = PackageLoader("culm.spark.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown)
     environment.trim_blocks = environment.lstrip_blocks = True
@@ -47,8 +46,8 @@ def page(numbers: Numbers) -> str:
     environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
     environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
     made = environment.get_template("report.html")
-    of_all, tables = numbers.totals, {**numbers.tables, "troubled": troubled, "largest": largest}
-    return made.render(numbers=numbers, said=numbers.source.said, of_all=of_all, tables=tables)
+    tables = {**numbers.tables, **views(numbers)}
+    return made.render(numbers=numbers, said=numbers.source.said, of_all=numbers.totals, tables=tables)
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
@@ -77,7 +76,7 @@ def share(part: int, whole: int) -> str | None:
     if not whole:
         return None
     percent = Fraction(100 * part, whole)
-    if percent.denominator == 1 and percent in (0, 100):
+    if percent in (0, 100):
         return f"{percent} %"
     if percent < Fraction(1, 100):
         return "under 0.01 %"
@@ -162,19 +161,15 @@ def portions(counts: Sequence[int], room: int, least: int = _LEAST) -> list[int]
     if not whole:
         return [0] * len(counts)
     units = [max(least, room * count // whole) if count else 0 for count in counts]
-    greatest = max(range(len(counts)), key=counts.__getitem__)
-    units[greatest] += room - sum(units)
+    units[counts.index(max(counts))] += room - sum(units)
     return units
 
 
 def bar(counts: dict[str, int], room: int) -> list[tuple[str, str, str]]:
     """The parts of one bar of ``room`` units: class, left end and width of each that is not 0."""
-    found, left = [], 0
-    for kind, width in zip(counts, portions([*counts.values()], room), strict=True):
-        if width:
-            found.append((kind, str(left), str(width)))
-            left += width
-    return found
+    widths = portions([*counts.values()], room)
+    placed = zip(counts, widths, accumulate(widths), strict=True)
+    return [(kind, str(end - width), str(width)) for kind, width, end in placed if width]
 
 
 class LogView(NamedTuple):
@@ -201,11 +196,10 @@ def view(log: LogNumbers, strip: Sequence[Coverage]) -> LogView:
         if below > breaks:
             paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
             left, breaks = left + _BREAK, below
-        width, top = room * len(list(cells)), _HEIGHT
-        for kind, height in zip("vui", units, strict=False):
+        width = room * len(list(cells))
+        for kind, height, filled in zip("vui", units, accumulate(units), strict=False):
             if height:
-                top -= height
-                paths[kind].append(f"M{left} {top}h{width}v{height}h-{width}z")
+                paths[kind].append(f"M{left} {_HEIGHT - filled}h{width}v{height}h-{width}z")
         left += width
     return LogView(log, gaps, {kind: Markup("").join(path) for kind, path in paths.items() if path}, str(left))
 
@@ -214,9 +208,9 @@ def _units(cell: Coverage) -> list[int]:
     return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
-def views(numbers: Numbers) -> tuple[list[LogView], list[LogView]]:
+def views(numbers: Numbers) -> dict[str, list[LogView]]:
     """The logs with most trouble, and the largest ones that are not among those."""
     strips = {log: list(cells) for log, cells in groupby(numbers.tables["coverage"], attrgetter("author", "log_id"))}
     troubled, largest = numbers.tables["troubled"], numbers.tables["largest"]
     found = {log[:2]: view(log, strips.get(log[:2], ())) for log in (*troubled, *largest)}
-    return [found.pop(log[:2]) for log in troubled], [*found.values()]
+    return {"troubled": [found.pop(log[:2]) for log in troubled], "largest": [*found.values()]}

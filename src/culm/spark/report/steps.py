@@ -21,10 +21,12 @@ from culm.ranges import runs as of_numbers
 from culm.spark.batches.arrays import begins, decimals
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
+from culm.spark.reading.inputs import packed
 from culm.spark.report.numbers import PROOF_BYTES, Coverage, LogKind, LogNumbers
 from culm.spark.report.stretches import Longs, Runs, encoded, magnitudes, union, unsigned_of
 from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
 from culm.spark.runtime.engine import Table
+from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED
 from culm.store.schema import from_sql, to_sql
 from culm.types import Log
@@ -40,47 +42,31 @@ _FORKED = 2**62  # More trouble than any number of entries, so that forked logs 
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
-def mapped(table: Table[Any], step: Step, into: type[R], whole: Sequence[str] = ()) -> Table[R]:
+def mapped(table: Table[Any], step: Step, into: type[R], *, by_log: bool = False) -> Table[R]:
     """What a step makes of portions of the rows, in any order.
 
-    ``whole``: rows that are equal in these columns are in one portion. Their rows must fit into memory.
+    ``by_log``: sorted by log, and all rows of a log in one portion. They must fit into memory.
     """
 
     def made(batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
-        for portion in _portions(batches, whole):
-            found = step(pa.Table.from_batches([portion])).select(names(into)).cast(schema(into))
+        for portion in _portions(batches, by_log=by_log):
+            found = step(portion).select(names(into)).cast(schema(into))
             yield from (Batch(into, batch) for batch in found.combine_chunks().to_batches())
 
-    return (table.spread(whole) if whole else table).map(made, into, columnar=True)
+    return (table.spread(LOG) if by_log else table).map(made, into, columnar=True)
 
 
-def _portions(batches: Iterable[pa.RecordBatch], whole: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least ``_STEP_ROWS``, but for the last one.
-
-    If rows are to be together that are equal in some columns, by which all are sorted, the last of them wait for the
-    next batch.
-    """
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        end = _last_of(batch, whole)
-        if rows + end < _STEP_ROWS:
-            end = 0
-        if end:
-            yield pa.concat_batches([*waiting, batch.slice(0, end)])
-            waiting, rows = [], 0
-        waiting.append(batch.slice(end))
-        rows += len(batch) - end
-    if rows:
-        yield pa.concat_batches(waiting)
-
-
-def _last_of(rows: pa.RecordBatch, whole: Sequence[str]) -> int:
-    """The first of the last rows that are equal in some columns; if there are no such columns, all rows are passed."""
-    if not whole or not len(rows):
-        return len(rows)
-    equal = [np.asarray(compute.equal(rows.column(name), rows.column(name)[-1])) for name in whole]
-    return int(np.logical_and.reduce(equal).argmax())
+def _portions(batches: Iterable[pa.RecordBatch], *, by_log: bool) -> Iterator[pa.Table]:
+    """The same rows, many at once. ``by_log``: the last log waits, because the next rows may belong to it, too."""
+    waiting: list[pa.Table] = []
+    for together in packed(filter(len, batches), _STEP_ROWS, len):
+        rows = pa.Table.from_batches(together)
+        if end := int(_starts(rows)[-1]) if by_log else len(rows):
+            yield pa.concat_tables([*waiting, rows.slice(0, end)]).combine_chunks()
+            waiting = []
+        waiting.append(rows.slice(end))
+    if any(map(len, waiting)):
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def logs_of(rows: pa.Table) -> pa.Table:
@@ -214,28 +200,26 @@ def coverage(rows: pa.Table) -> pa.Table:
 
 def _cells(rows: pa.Table) -> Iterator[Coverage]:
     """The cells of one log's strip."""
-    by_verdict = [_runs(rows, np.zeros(len(rows), np.int64), worst) for worst in range(len(VERDICTS))]
-    ends = cells(spans(by_verdict[-1].low.tolist(), by_verdict[-1].high.tolist()))
+    found = (_runs(rows, np.zeros(len(rows), np.int64), worst) for worst in range(len(VERDICTS)))
+    by_verdict = [of_numbers.Runs(zip(runs.low.tolist(), runs.high.tolist(), strict=True)) for runs in found]
     log = rows.column("author")[0].as_py(), from_sql(rows.column("log")[0].as_py())
-    counts = (covered(runs, ends) for runs in by_verdict)
-    for (first, last), verified, better, every in zip(ends, *counts, strict=True):
-        parts = verified, better - verified, every - better, last - first + 1 - every
-        yield Coverage(*log, first, last, *parts)
+    for first, last in cells(spans(by_verdict[-1])):
+        lacking = (sum(high - low + 1 for low, high in runs.outside(first, last)) for runs in by_verdict)
+        verified, better, every = (last - first + 1 - count for count in lacking)
+        yield Coverage(*log, first, last, verified, better - verified, every - better, last - first + 1 - every)
 
 
-def spans(low: Sequence[int], high: Sequence[int]) -> list[Span]:
-    """The parts of a log that its strip shows, from the ends of all runs of numbers held, in ascending order."""
-    if not low:
-        return []
-    gaps = [(last + 1, first - 1) for last, first in zip([0, *high[:-1]], low, strict=True)]
-    drawn, left_out = high[-1], []
-    for first, last in sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))[:BREAKS]:
+def spans(held: of_numbers.Runs) -> list[Span]:
+    """The parts of a log that its strip shows."""
+    _, newest = held.extent or (0, 0)
+    drawn, left_out = newest, []
+    for first, last in sorted(held.outside(1, newest), key=lambda gap: (gap[0] - gap[1], gap[0]))[:BREAKS]:
         missing = last - first + 1
         if drawn <= CELLS or missing <= WIDEST * drawn:
             break
         left_out.append((first, last))
         drawn -= missing
-    return of_numbers.Runs(left_out).outside(1, high[-1])
+    return of_numbers.Runs(left_out).outside(1, newest)
 
 
 def cells(parts: Sequence[Span]) -> list[Span]:
@@ -243,14 +227,3 @@ def cells(parts: Sequence[Span]) -> list[Span]:
     numbers = sum(last - first + 1 for first, last in parts)
     width = max(1, -(-numbers // (CELLS - len(parts) + 1)))
     return [(begin, min(begin + width - 1, last)) for first, last in parts for begin in range(first, last + 1, width)]
-
-
-def covered(runs: Runs, parts: Sequence[Span]) -> list[int]:
-    """How many numbers of each part are in the runs of one log."""
-    ends = np.array(parts, np.uint64).reshape(-1, 2) - np.array([1, 0], np.uint64)
-    begun = np.searchsorted(runs.low, ends, "right")  # how many runs begin up to there: all are within but the last one
-    columns = runs.length.cumsum(), runs.high
-    below, high = (np.concatenate([np.zeros(1, np.uint64), column])[begun] for column in columns)
-    up_to = below - (np.maximum(high, ends) - ends)
-    found: list[int] = (up_to[:, 1] - up_to[:, 0]).tolist()
-    return found

@@ -31,7 +31,7 @@ from culm.errors import CulmError
 from culm.spark.batches.arrays import begins, decimals, signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
-from culm.spark.runtime.columns import Sum, Tiny, names, schema
+from culm.spark.runtime.columns import Sum, Tiny, fitted, names
 from culm.spark.verification.verdicts import VERDICTS
 
 Longs = npt.NDArray[np.int64]
@@ -106,9 +106,8 @@ def stretches(rows: pa.Table) -> pa.Table:
 def proofs(rows: pa.Table) -> pa.Table:
     """Proofs of forks as rows of ``Stretch`` without entries, for their logs to find."""
     log, position = unsigned_of(rows, "log_id", "position")
-    given = {"author": rows.column("author"), "log": pa.array(signed(log)), "forked_at": pa.array(signed(position))}
-    given |= dict.fromkeys(("entries", "size", "copies"), pa.array(np.zeros(len(rows), np.int64)))
-    return pa.table({one.name: given.get(one.name, pa.nulls(len(rows), one.type)) for one in schema(Stretch)})
+    given = {"log": signed(log), "forked_at": signed(position), "entries": 0, "size": 0, "copies": 0}
+    return fitted(rows, Stretch, given)
 
 
 class Runs(NamedTuple):

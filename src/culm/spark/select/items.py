@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 
+from culm.spark.batches.arrays import begins
 from culm.spark.batches.fields import Offsets
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Unsigned, schema
@@ -84,11 +84,10 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
     """The parts of a batch that are of one block and share."""
-    columns = [batch.column(name) for name in _KEY]
-    changed = np.logical_or.reduce([compute.not_equal(column[1:], column[:-1]) for column in columns])
-    for low, high in pairwise([0, *(changed.nonzero()[0] + 1).tolist(), len(batch)]):
-        author, log, block, share = (column[low].as_py() for column in columns)
-        yield (author, log, block, share), batch.slice(low, high - low)
+    columns = [np.asarray(batch.column(name)) for name in _KEY]
+    for low, high in pairwise([*begins(*columns).tolist(), len(batch)]):
+        author, log, block, share = (column[low] for column in columns)
+        yield (author, int(log), int(block), int(share)), batch.slice(low, high - low)
 
 
 class _Block:
@@ -149,10 +148,10 @@ class _Block:
 
     def _gaps(self, pieces: pa.RecordBatch, piece: Offsets, offset: Offsets) -> Batch:
         """The pairs of a piece and a number that is not held, as runs of neighbours."""
-        begins = np.append(True, (np.diff(piece) != 0) | (np.diff(offset) != 1)).nonzero()[0]
-        ends = np.append(begins[1:], len(offset)) - 1
-        first, last = (offset[at].astype(np.uint64) + self._base for at in (begins, ends))
-        return gaps_of(pieces, piece[begins], first, last, NOT_HELD)
+        starts = begins(piece, offset - np.arange(len(offset)))
+        ends = np.append(starts[1:], len(offset)) - 1
+        first, last = (offset[at].astype(np.uint64) + self._base for at in (starts, ends))
+        return gaps_of(pieces, piece[starts], first, last, NOT_HELD)
 
     def _items(self, requesters: pa.Array, pairs: Offsets) -> Iterator[Batch]:
         if not len(pairs):
@@ -173,7 +172,7 @@ class _Block:
 def _once(pairs: Offsets) -> Offsets:
     """Pairs, ascending, each once with all that is wanted of it."""
     pairs = np.sort(pairs)
-    firsts = np.diff(pairs >> _WANTS_BITS, prepend=-1).nonzero()[0]
+    firsts = begins(pairs >> _WANTS_BITS)
     wants = np.bitwise_or.reduceat(pairs & ((1 << _WANTS_BITS) - 1), firsts)
     once: Offsets = pairs[firsts] >> _WANTS_BITS << _WANTS_BITS | wants
     return once

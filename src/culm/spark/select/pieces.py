@@ -22,13 +22,13 @@ from pyarrow import compute
 
 from culm.bamboo import MAX_U64
 from culm.bamboo.lipmaa import SPINE, path, spine
-from culm.spark.batches.arrays import signed, unsigned
+from culm.ranges.runs import Runs
+from culm.spark.batches.arrays import begins, signed, unsigned
 from culm.spark.batches.fields import Flags, Numbers, Offsets, lipmaa_of
 from culm.spark.batches.pack import BLOCK_BITS
 from culm.spark.runtime.columns import Batch, Row, Unsigned, combined, fitted, names
 from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PART, PAYLOAD, SPARSE, Asked
 from culm.store.schema import from_sql, to_sql
-from culm.types import Run
 
 _OFFSET_BITS = 13  # of a u32 in ``Piece.data`` for each end of a span, as offsets in the block; the rest is for wants
 
@@ -220,7 +220,7 @@ class _Cut:
         order = np.lexsort((first, row))
         row, wants, block = row[order], wants[order], (first[order] >> np.uint64(BLOCK_BITS)).astype(np.int64)
         begin, end = ((at[order] & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64) for at in (first, last))
-        starts = (np.diff(row, prepend=-1) | np.diff(block, prepend=-1)).nonzero()[0]
+        starts = begins(row, block)
         bounds = (np.append(starts, len(row)) * 4).astype(np.int32)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(packed(begin, end, wants))]
         return batch_of(
@@ -238,16 +238,15 @@ def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers
 
     All paths take their steps together. A path has at most some hundred steps, so the loop is short for any log.
     """
-    found_rows, found = [rows], [top]
-    at = top
+    found, at = [(rows, top)], top
     while len(rows):
         going = at > goal
         rows, at, goal = rows[going], at[going], goal[going]
         jump = lipmaa_of(at)
         at = np.where(jump >= goal, jump, at - np.uint64(1))
-        found_rows.append(rows)
-        found.append(at)
-    return np.concatenate(found_rows), np.concatenate(found)
+        found.append((rows, at))
+    every_row, every_number = map(np.concatenate, zip(*found, strict=True))
+    return every_row, every_number
 
 
 def _certificates(row: Offsets, seq: Numbers, kept: Flags) -> Spans:
@@ -258,15 +257,5 @@ def _certificates(row: Offsets, seq: Numbers, kept: Flags) -> Spans:
 def merged(rows: Iterable[Gap]) -> Iterator[Missing]:
     """Gaps, sorted by requester, log, reason and first number, as runs that do not touch."""
     for (requester, author, log, reason), of_log in groupby(rows, key=attrgetter(*Gap._fields[:4])):
-        for first, last in _joined((from_sql(row.first), from_sql(row.last)) for row in of_log):
+        for first, last in Runs((from_sql(row.first), from_sql(row.last)) for row in of_log):
             yield Missing(requester, author, from_sql(log), first, last, last - first + 1, reason)
-
-
-def _joined(spans: Iterator[Run]) -> Iterator[Run]:
-    low, high = next(spans)
-    for first, last in spans:
-        if first > high + 1:
-            yield low, high
-            low = first
-        high = max(high, last)
-    yield low, high

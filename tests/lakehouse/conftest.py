@@ -62,7 +62,7 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def bucket(s3_server: str) -> Iterator[FileSystem]:
-    """The file system of an S3 server with the page's bucket ``lake``. The environment names the server and the keys."""
+    """The files of an S3 server with the page's bucket ``lake``. The environment has its address and the keys."""
     values = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**values, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}.items():

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.spark.reading.found import EVERYTHING, READ, EntryRow, Wanted
-from culm.spark.reading.inputs import Part, Piece, Split, plan
+from culm.spark.reading.inputs import Part, Piece, Split, plan, together
 from culm.spark.reading.scan import scan
 from culm.spark.runtime.columns import batches, ddl, schema
 from culm.spark.storage import settings_here
@@ -50,8 +50,7 @@ def read(
     given = {"author": authors, "log": logs, "columns": columns, "range": None if range is None else [range]}
     options = {name: ",".join(values) for name, values in given.items() if values is not None}
     options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
-    if hasattr(spark, "_jsc"):  # Spark Connect does not tell how many cores there are
-        options["minPartitions"] = str(2 * spark.sparkContext.defaultParallelism)
+    options["minPartitions"] = str(least_tasks(spark))
     return spark.read.format("culm").options(**options, payloads=payloads, rejects=rejects).load(paths)
 
 
@@ -69,8 +68,16 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
 
     ``ConfigError`` or ``StoreError``, before any job, for a path that cannot be read at all.
     """
-    splits = plan(paths)
+    splits = plan(paths, tasks=least_tasks(spark))
     return tasks(spark, splits).mapInArrow(partial(reading, splits), ddl(EntryRow)).select(*READ)
+
+
+def least_tasks(spark: SparkSession) -> int:
+    """Into how many tasks to cut large inputs, at least: two for each core that the session has now.
+
+    Spark Connect does not tell how many there are.
+    """
+    return 2 * spark.sparkContext.defaultParallelism if hasattr(spark, "_jsc") else 1
 
 
 def tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
@@ -91,7 +98,7 @@ def split_batches(split: Split, wanted: Wanted = EVERYTHING) -> Iterator[pa.Reco
 
     Rows of Parquet never become Python objects, and have no payloads.
     """
-    for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
+    for is_table, pieces in groupby(together(split), key=lambda piece: piece.part is Part.TABLE):
         if is_table:
             yield from chain.from_iterable(map(_table_batches, pieces))
         else:  # in batches of few bytes, because with payloads a row may have megabytes

@@ -53,8 +53,8 @@ ROWS = 20_000
 # Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
 _MAX_PIECES = 4000
 
-# Bundles that are larger are read once by the driver, which looks for places to cut them. It does so before Spark starts
-# and says how many cores there are, so pieces are short, and those that share a task are read as one (``together``). In
+# Bundles that are larger are read once by the driver, which looks for places to cut them. It does so before Spark
+# starts and says how many cores there are, so pieces are short, and those that share a task are read as one (``together``). In
 # other places the driver's reading costs more, and files of this size keep enough tasks busy.
 _CUT_HERE, _CUT_ELSEWHERE = 64 * 1024 * 1024, 256 * 1024 * 1024
 

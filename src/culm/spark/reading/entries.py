@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from culm.spark.reading.found import EVERYTHING, READ, EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece, Split, plan, together
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import batches, ddl, schema
+from culm.spark.runtime.columns import batches, ddl, fitted
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -108,16 +108,10 @@ def split_batches(split: Split, wanted: Wanted = EVERYTHING) -> Iterator[pa.Reco
 def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
     system, path = piece.location.filesystem()
     with parquet.ParquetFile(path, filesystem=system) as file:
-        given = [name for name in READ if name in file.schema_arrow.names]
+        there = [name for name in READ if name in file.schema_arrow.names]
         at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
-        for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=given):
-            count = len(batch)
-            columns = {
-                "source": pa.repeat(piece.path, count),
-                "offset": pa.array(np.arange(at, at + count)),
-                **{name: batch.column(name) for name in given},
-            }
-            at += count
-            kinds = schema(EntryRow)
-            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in kinds)
-            yield pa.record_batch([*arrays], kinds)
+        for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=there):
+            end = at + len(batch)
+            own = {"source": [piece.path] * len(batch), "offset": np.arange(at, end)}
+            yield fitted(batch, EntryRow, {name: cells for name, cells in own.items() if name not in there})
+            at = end

@@ -12,7 +12,7 @@ one piece, since it can only be read from its beginning.
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -54,8 +54,8 @@ ROWS = 20_000
 _MAX_PIECES = 4000
 
 # Bundles that are larger are read once by the driver, which looks for places to cut them. It does so before Spark
-# starts and says how many cores there are, so pieces are short, and those that share a task are read as one (``together``). In
-# other places the driver's reading costs more, and files of this size keep enough tasks busy.
+# starts and says how many cores there are. So pieces are short, and those that share a task are read as one
+# (``together``). On other machines the driver's reading costs more, and files of this size keep enough tasks busy.
 _CUT_HERE, _CUT_ELSEWHERE = 64 * 1024 * 1024, 256 * 1024 * 1024
 
 # Logs of a store in one piece, where only some numbers of all logs are wanted.
@@ -119,7 +119,7 @@ Paths = Iterable[str | os.PathLike[str]]
 
 
 def plan(
-    paths: Paths, settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING, tasks: int = 1
+    paths: Paths, settings: Mapping[str, str] | None = None, wanted: Wanted = EVERYTHING, tasks: int = 1
 ) -> list[Split]:
     """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 
@@ -138,7 +138,7 @@ def plan(
     return shared([tuple(pieces)], tasks)
 
 
-def shared(splits: Iterable[Split], tasks: int) -> list[Split]:
+def shared(splits: Iterable[Split], tasks: int = 1) -> list[Split]:
     """The pieces of some splits, in their order, as about so many splits, or more, of 4 to 32 MiB."""
     pieces = list(chain.from_iterable(splits))
     share = min(SPLIT_BYTES, max(_LEAST_BYTES, sum(piece.size for piece in pieces) // tasks))

@@ -209,11 +209,12 @@ $(READY): pyproject.toml requirements/build.lock requirements/dev.lock | python-
 	@touch $@
 
 # A table format has jars for one PySpark at a time, and Delta's and Iceberg's newest are for different ones, so each
-# format has an environment of its own. Its jars lie beside it, so that nothing is resolved when Spark starts.
+# format has an environment of its own. The jars lie beside them, so that nothing is resolved when Spark starts.
+$(LAKEHOUSE)/delta/.ready: requirements/delta-s3.jars
 $(LAKEHOUSE)/%/.ready: pyproject.toml requirements/build.lock requirements/%.lock requirements/%.jars | python-check
 	@echo "setting up $(@D) (the first time takes a few minutes)"
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	@$(PYTHON) -m tests.lakehouse.jars requirements/$*.jars $(@D)/jars $(if $(MAVEN),--repository "$(MAVEN)")
+	@$(PYTHON) -m tests.lakehouse.jars $(LAKEHOUSE)/jars $(wildcard requirements/$**.jars) $(if $(MAVEN),--repository "$(MAVEN)")
 	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/build.lock
 	@$(@D)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --no-build-isolation \
 		-r requirements/$*.lock

@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyarrow import fs
 
 from culm.spark import run, session
 from tests.lakehouse.page import on_the_page
+from tests.spark.conftest import s3_server
 from tests.spark.verification.test_state import bundle
 from tests.spark.worse_logs import WorseLogs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyarrow.fs import FileSystem
     from pyspark.sql import SparkSession
+
+__all__ = ["s3_server"]
 
 _QUICK = """
 spark.sql.shuffle.partitions 1
@@ -56,10 +61,37 @@ def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def conf(environment: Path, kind: str, warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the settings of the page, for ``SPARK_CONF_DIR``."""
+def bucket(s3_server: str) -> Iterator[FileSystem]:
+    """The files of an S3 server with the page's bucket ``lake``. The environment has its address and the keys."""
+    values = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**values, "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}.items():
+            patch.setenv(name, value)
+        system = fs.S3FileSystem(endpoint_override=s3_server, region="us-east-1", allow_bucket_creation=True)
+        system.create_dir("lake")
+        yield system
+
+
+@pytest.fixture(scope="session")
+def conf(
+    environment: Path,
+    kind: str,
+    warehouse: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Path:
+    """A folder with the settings of the page, for ``SPARK_CONF_DIR``; those for S3 among them where there are jars."""
     (settings,) = on_the_page("properties", kind)
-    settings = settings.replace("/opt/jars", str(environment / "jars")).replace("/srv/lake", str(warehouse))
+    if kind == "delta":
+        request.getfixturevalue("bucket")  # Java takes the environment from when it is started
+        settings += on_the_page("properties", "s3")[0]
+    jars = environment.parent / "jars"
+    for on_page, here in {
+        "/opt/jars": jars / kind,
+        "/opt/s3-jars": jars / f"{kind}-s3",
+        "/srv/lake": warehouse,
+    }.items():
+        settings = settings.replace(on_page, str(here))
     folder = tmp_path_factory.mktemp("conf")
     (folder / "spark-defaults.conf").write_text(settings + _QUICK)
     return folder

@@ -1,11 +1,12 @@
-"""Fetch the jars that a list names from a Maven repository, each checked by its SHA-256.
+"""Fetch the jars that lists name from a Maven repository, each checked by its SHA-256.
 
 ::
 
-    python -m tests.lakehouse.jars requirements/delta.jars FOLDER [--repository URL]
+    python -m tests.lakehouse.jars FOLDER requirements/delta.jars ... [--repository URL]
 
-A list has lines as ``sha256sum`` prints them: a digest and a path in the repository. It needs nothing but Python,
-because it runs before the environment is complete. A jar that is there already and has its digest is not fetched again.
+The jars of each list get a folder of its name, such as FOLDER/delta. A list has lines as ``sha256sum`` prints them: a
+digest and a path in the repository. It needs nothing but Python, because it runs before the environment is complete.
+A jar that is there already and has its digest is not fetched again.
 """
 
 from __future__ import annotations
@@ -67,24 +68,30 @@ def fetch(jar: Jar, repository: str, folder: Path) -> Path:
     return target
 
 
+def fetch_all(wanted: Path, repository: str, folder: Path) -> None:
+    """Put the jars of a list into a folder, and nothing else; the errors are those of ``fetch``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {fetch(jar, repository, folder) for jar in listed(wanted)}
+    for path in set(folder.iterdir()) - found:  # of an earlier list: Spark would load both versions
+        path.unlink()
+
+
 def main(arguments: list[str]) -> int:
-    """Fetch all jars of a list; 1 if one is wrong, ``UNREACHABLE`` if one cannot be had."""
-    parser = argparse.ArgumentParser(description="Fetch jars by a list of checksums.")
-    parser.add_argument("list", type=Path)
+    """Fetch all jars of the lists; 1 if one is wrong, ``UNREACHABLE`` if one cannot be had."""
+    parser = argparse.ArgumentParser(description="Fetch jars by lists of checksums.")
     parser.add_argument("folder", type=Path)
+    parser.add_argument("lists", type=Path, nargs="+")
     parser.add_argument("--repository", default=_CENTRAL, metavar="URL")
     given = parser.parse_args(arguments)
-    given.folder.mkdir(parents=True, exist_ok=True)
     try:
-        wanted = {fetch(jar, given.repository, given.folder) for jar in listed(given.list)}
+        for path in given.lists:
+            fetch_all(path, given.repository, given.folder / path.stem)
     except WrongJarError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     except (OSError, http.client.HTTPException) as error:
         sys.stderr.write(f"error: cannot fetch jars from {given.repository}: {error}\n")
         return UNREACHABLE
-    for path in set(given.folder.iterdir()) - wanted:  # of an earlier list: Spark would load both versions
-        path.unlink()
     return 0
 
 

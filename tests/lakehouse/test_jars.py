@@ -26,7 +26,7 @@ def fetched(repository: Path, digest: str, folder: Path, path: str = "org/one/on
     """Fetch a list of one jar; the exit code."""
     wanted = folder.with_suffix(".list")
     wanted.write_text(f"# a comment\n{digest}  {path}\n")
-    return main([str(wanted), str(folder), "--repository", repository.as_uri()])
+    return main([str(folder.parent), str(wanted), "--repository", repository.as_uri()])
 
 
 def test_a_jar_is_fetched_once(repository: Path, tmp_path: Path) -> None:

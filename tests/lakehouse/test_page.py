@@ -19,7 +19,7 @@ def test_every_block_is_run_by_make_lakehouse() -> None:
     assert {block.what for block in all_blocks()} == set(NEEDS.values())
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "s3"])
 def test_the_blocks_are_python(kind: str) -> None:
     """The Python for a format is read without an error."""
     found = on_the_page("python", kind)

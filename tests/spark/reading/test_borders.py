@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
 
+from culm.spark import run
 from culm.spark.reading import borders as module
 from culm.spark.reading import inputs
 from culm.spark.reading.borders import borders
 from culm.spark.reading.found import EntryRow
-from culm.spark.reading.inputs import Part, Piece, plan
+from culm.spark.reading.inputs import Part, Piece, plan, together
 from culm.spark.reading.scan import scan
 from culm.store.files import BundleWriter
 from culm.testing import build_log
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
 
 def bundle() -> bytes:
@@ -48,7 +53,7 @@ def small_chunks(request: pytest.FixtureRequest) -> object:
     with (
         mock.patch.object(module, "_CHUNK", request.param),
         mock.patch.object(inputs, "_CUT_HERE", 10),
-        mock.patch.object(inputs, "SPLIT_BYTES", 2000),
+        mock.patch.object(inputs, "_LEAST_BYTES", 2000),
     ):
         yield
 
@@ -113,6 +118,35 @@ def test_small_tasks_for_many_cores(tmp_path: Path) -> None:
     assert uncut(path) == [row for split in splits for piece in split for row in scan(piece)]
 
 
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_task_reads_a_file_in_one_go(tmp_path: Path, tasks: int) -> None:
+    """However short the pieces are into which a bundle is cut, a task opens it once, and the rows are the same."""
+    paths = [tmp_path / "a.bundle", tmp_path / "b.bundle"]
+    for path in paths:
+        path.write_bytes(bundle())
+    pieces = [together(split) for split in plan(paths, tasks=tasks)]
+    assert [2] * len(pieces) == [len(split) for split in pieces] if tasks == 1 else len(pieces) >= tasks
+    assert all(len({piece.path for piece in split}) == len(split) for split in pieces)
+    rows = [row for split in pieces for piece in split for row in scan(piece)]
+    assert [*uncut(paths[0]), *uncut(paths[1])] == rows
+
+
+@pytest.mark.spark
+def test_a_run_has_work_for_all_cores(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verification cuts a bundle for two tasks a core, and counts what it counts of the whole."""
+    path, lines = tmp_path / "a.bundle", list[str]()
+    path.write_bytes(bundle())
+    run([str(path)], tmp_path / "whole")
+    monkeypatch.setattr(inputs, "_CUT_HERE", 10)
+    monkeypatch.setattr(inputs, "_LEAST_BYTES", 100)
+    run([str(path)], tmp_path / "cut", progress=lines.append)
+    (tasks,) = (int(found[1]) for line in lines if (found := re.search(r"reading the inputs \((\d+) tasks", line)))
+    assert tasks >= 2 * spark.sparkContext.defaultParallelism
+    counts = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "cut")]
+    assert counts[0]["verified"] == counts[1]["verified"] == 61
+
+
 @pytest.mark.slow
 def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
     """A bundle of 1 GiB is cut into at least 30 tasks, without reading what its frames hold into memory at once."""
@@ -122,5 +156,8 @@ def test_a_gibibyte_keeps_many_cores_busy(tmp_path: Path) -> None:
         stream.write(whole[:12])
         for _ in range(2**26 // len(frames)):
             stream.write(frames)
-    with mock.patch.object(inputs, "_CUT_HERE", 2**20), mock.patch.object(inputs, "SPLIT_BYTES", 2**21):
+    with (
+        mock.patch.object(inputs, "_CUT_HERE", 2**20),
+        mock.patch.multiple(inputs, SPLIT_BYTES=2**21, _LEAST_BYTES=2**18),
+    ):
         assert 30 <= len(plan([path]))  # the sizes of a bundle of 1 GiB, divided by 16

@@ -15,9 +15,9 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from culm.spark.reading.found import EVERYTHING, READ, EntryRow, Wanted
-from culm.spark.reading.inputs import Part, Piece, Split, plan
+from culm.spark.reading.inputs import Part, Piece, Split, plan, together
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import batches, ddl, schema
+from culm.spark.runtime.columns import batches, ddl, fitted
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -50,8 +50,7 @@ def read(
     given = {"author": authors, "log": logs, "columns": columns, "range": None if range is None else [range]}
     options = {name: ",".join(values) for name, values in given.items() if values is not None}
     options |= dict(settings_here()) if any(map(scheme_of, paths)) else {}
-    if hasattr(spark, "_jsc"):  # Spark Connect does not tell how many cores there are
-        options["minPartitions"] = str(2 * spark.sparkContext.defaultParallelism)
+    options["minPartitions"] = str(least_tasks(spark))
     return spark.read.format("culm").options(**options, payloads=payloads, rejects=rejects).load(paths)
 
 
@@ -69,8 +68,16 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
 
     ``ConfigError`` or ``StoreError``, before any job, for a path that cannot be read at all.
     """
-    splits = plan(paths)
+    splits = plan(paths, tasks=least_tasks(spark))
     return tasks(spark, splits).mapInArrow(partial(reading, splits), ddl(EntryRow)).select(*READ)
+
+
+def least_tasks(spark: SparkSession) -> int:
+    """Into how many tasks to cut large inputs, at least: two for each core that the session has now.
+
+    Spark Connect does not tell how many there are.
+    """
+    return 2 * spark.sparkContext.defaultParallelism if hasattr(spark, "_jsc") else 1
 
 
 def tasks(spark: SparkSession, splits: Sequence[Split]) -> DataFrame:
@@ -91,7 +98,7 @@ def split_batches(split: Split, wanted: Wanted = EVERYTHING) -> Iterator[pa.Reco
 
     Rows of Parquet never become Python objects, and have no payloads.
     """
-    for is_table, pieces in groupby(split, key=lambda piece: piece.part is Part.TABLE):
+    for is_table, pieces in groupby(together(split), key=lambda piece: piece.part is Part.TABLE):
         if is_table:
             yield from chain.from_iterable(map(_table_batches, pieces))
         else:  # in batches of few bytes, because with payloads a row may have megabytes
@@ -101,16 +108,10 @@ def split_batches(split: Split, wanted: Wanted = EVERYTHING) -> Iterator[pa.Reco
 def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
     system, path = piece.location.filesystem()
     with parquet.ParquetFile(path, filesystem=system) as file:
-        given = [name for name in READ if name in file.schema_arrow.names]
+        there = [name for name in READ if name in file.schema_arrow.names]
         at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
-        for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=given):
-            count = len(batch)
-            columns = {
-                "source": pa.repeat(piece.path, count),
-                "offset": pa.array(np.arange(at, at + count)),
-                **{name: batch.column(name) for name in given},
-            }
-            at += count
-            kinds = schema(EntryRow)
-            arrays = (columns.get(one.name, pa.nulls(count, one.type)).cast(one.type) for one in kinds)
-            yield pa.record_batch([*arrays], kinds)
+        for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=there):
+            end = at + len(batch)
+            own = {"source": [piece.path] * len(batch), "offset": np.arange(at, end)}
+            yield fitted(batch, EntryRow, {name: cells for name, cells in own.items() if name not in there})
+            at = end

@@ -12,9 +12,9 @@ one piece, since it can only be read from its beginning.
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
 from typing import TypeVar
@@ -53,8 +53,9 @@ ROWS = 20_000
 # Pieces of one store. The driver keeps a record of each piece, so a huge store is cut into longer ranges instead.
 _MAX_PIECES = 4000
 
-# Bundles that are larger are read once by the driver, which looks for places to cut them. Where they are on other
-# machines the driver's reading costs more, and files of this size keep enough tasks busy.
+# Bundles that are larger are read once by the driver, which looks for places to cut them. It does so before Spark
+# starts and says how many cores there are. So pieces are short, and those that share a task are read as one
+# (``together``). On other machines the driver's reading costs more, and files of this size keep enough tasks busy.
 _CUT_HERE, _CUT_ELSEWHERE = 64 * 1024 * 1024, 256 * 1024 * 1024
 
 # Logs of a store in one piece, where only some numbers of all logs are wanted.
@@ -118,7 +119,7 @@ Paths = Iterable[str | os.PathLike[str]]
 
 
 def plan(
-    paths: Paths, settings: dict[str, str] | None = None, wanted: Wanted = EVERYTHING, tasks: int = 1
+    paths: Paths, settings: Mapping[str, str] | None = None, wanted: Wanted = EVERYTHING, tasks: int = 1
 ) -> list[Split]:
     """The splits of all inputs: paths, URIs and globs of files and folders. A file named twice is read once.
 
@@ -133,19 +134,21 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted, tasks))
-    return list(packed(pieces, _share(sum(piece.size for piece in pieces), tasks), lambda piece: piece.size))
+    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted))
+    return shared([tuple(pieces)], tasks)
 
 
-def _share(size: int, tasks: int) -> int:
-    """The bytes of a task."""
-    return min(SPLIT_BYTES, max(_LEAST_BYTES, size // tasks))
+def shared(splits: Iterable[Split], tasks: int = 1) -> list[Split]:
+    """The pieces of some splits, in their order, as about so many splits, or more, of 4 to 32 MiB."""
+    pieces = list(chain.from_iterable(splits))
+    share = min(SPLIT_BYTES, max(_LEAST_BYTES, sum(piece.size for piece in pieces) // tasks))
+    return list(packed(pieces, share, lambda piece: piece.size))
 
 
-def _pieces(place: Location, wanted: Wanted, tasks: int) -> list[Piece]:
+def _pieces(place: Location, wanted: Wanted) -> list[Piece]:
     """The pieces of all files of one input; ``ConfigError`` if nothing can be read of a folder or glob."""
     files = without_beside(place.listed())
-    found = looked_at(files, wanted, tasks=tasks)
+    found = looked_at(files, wanted)
     rejected = [piece for piece in found if piece.part is Part.REJECT]
     if len(rejected) == len(files):
         first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
@@ -160,12 +163,12 @@ def without_beside(files: Iterable[Listed]) -> list[Listed]:
     return [file for file, owner in owners.items() if owner == file.location.uri or owner not in uris]
 
 
-def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True, tasks: int = 1) -> list[Piece]:
+def looked_at(files: Iterable[Listed], wanted: Wanted, *, stores: bool = True) -> list[Piece]:
     """The pieces of files. One that was not named and cannot be read is a reject; so is a store, without ``stores``."""
 
     def pieces(file: Listed) -> list[Piece]:
         try:
-            return list(_of_file(file, wanted, stores=stores, tasks=tasks))
+            return list(_of_file(file, wanted, stores=stores))
         except CulmError as error:
             if file.named:
                 raise
@@ -181,7 +184,7 @@ def start_of(location: Location) -> bytes:
         return stream.read(len(SQLITE_MAGIC))
 
 
-def _of_file(file: Listed, wanted: Wanted, *, stores: bool, tasks: int) -> Iterator[Piece]:
+def _of_file(file: Listed, wanted: Wanted, *, stores: bool) -> Iterator[Piece]:
     location = file.location
     if file.size is None:
         raise ConfigError(f"{location}: not a regular file")
@@ -195,14 +198,14 @@ def _of_file(file: Listed, wanted: Wanted, *, stores: bool, tasks: int) -> Itera
     elif start.startswith(PARQUET_MAGIC):
         yield from _table_pieces(location)
     else:
-        yield from _file_pieces(location, file.size, tasks)
+        yield from _file_pieces(location, file.size)
 
 
-def _file_pieces(location: Location, size: int, tasks: int) -> Iterator[Piece]:
+def _file_pieces(location: Location, size: int) -> Iterator[Piece]:
     starts, checksum = [0], b""
     if size > (_CUT_HERE if location.is_local else _CUT_ELSEWHERE):
         with location.open() as stream:
-            starts, checksum = borders(stream, _share(size, tasks))
+            starts, checksum = borders(stream, _LEAST_BYTES)
     for low, high in zip(starts, [*starts[1:], 0], strict=True):
         weight = (high or size) - low
         checks = checksum if low and not high else b""
@@ -269,6 +272,18 @@ def _spans(connection: sqlite3.Connection, wanted: Wanted) -> Iterator[tuple[Par
         # A log may have two entries, 1 and 2^64 - 1. There are never more pieces than the store's rows are worth.
         step = max(ROWS, (reached - first) // (rows // ROWS + 1) + 1)
         yield from ((Part.ENTRIES, log, log, (to_sql(low), to_sql(high))) for low, high in cut(first, reached, step))
+
+
+def together(split: Split) -> list[Piece]:
+    """The pieces of a split, neighbours in a file as one, so that a task opens each file once."""
+    found: list[Piece] = []
+    for piece in split:
+        last = found[-1] if found else piece
+        if piece.part is Part.FILE and piece.low and (last.path, last.high) == (piece.path, piece.low):
+            found[-1] = replace(last, high=piece.high, size=last.size + piece.size, checksum=piece.checksum)
+        else:
+            found.append(piece)
+    return found
 
 
 def packed(things: Iterable[T], most: int, size: Callable[[T], int]) -> Iterator[tuple[T, ...]]:

@@ -150,15 +150,17 @@ def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:
 
 
 def fitted(found: A, into: type[Row], given: Mapping[str, Any] = MappingProxyType({})) -> A:
-    """The columns of a class, in a table or batch: of the same name, else null, or what is ``given``.
+    """The columns of a class, with its types, in a table or batch: of the same name, else null, or what is ``given``.
 
     That is the name of another column, one value for all rows, or the values.
     """
     columns = []
     for field in schema(into):
         source = given.get(field.name, field.name if field.name in found.schema.names else None)
-        values = source if np.iterable(source) else [source] * len(found)
-        columns.append(found.column(source) if isinstance(source, str) else pa.array(values, field.type))
+        if isinstance(source, str):
+            columns.append(found.column(source).cast(field.type))
+        else:
+            columns.append(pa.array(source if np.iterable(source) else [source] * len(found), field.type))
     return type(found).from_arrays(columns, schema=schema(into))
 
 

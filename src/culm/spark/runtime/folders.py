@@ -30,7 +30,7 @@ from pyarrow.fs import FileSystem
 from culm import results
 from culm.errors import ConfigError
 from culm.results import SUMMARY
-from culm.spark.storage.filesystems import bucket_of, said
+from culm.spark.storage.filesystems import check_bucket, said
 from culm.spark.storage.location import Location, located
 from culm.staging import staged_folder
 
@@ -87,9 +87,7 @@ def _check_elsewhere(output: Location, *, overwrite: bool) -> None:
     """Raise ``ConfigError`` if results cannot be published there."""
     with said(output.uri, "be written"):
         system, path = output.filesystem()
-        bucket = bucket_of(output.uri, path)
-        if bucket and system.get_file_info(bucket).type.name == "NotFound":
-            raise ConfigError(f"{output}: there is no such bucket")
+        check_bucket(output.uri, system, path)
         if system.get_file_info(path).type.name == "File":
             raise ConfigError(f"{output}: a file is there already; name a folder")
         names = _files(system, path)

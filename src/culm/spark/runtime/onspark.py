@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from culm.spark.reading.entries import reading, tasks
-from culm.spark.reading.inputs import Split
+from culm.spark.reading.entries import least_tasks, reading, tasks
+from culm.spark.reading.inputs import Split, shared
 from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
 from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Places, Read, Table, To
 from culm.spark.runtime.output import place_of, read_batches, write_by_workers
@@ -130,6 +130,7 @@ class OnSpark(Engine):
         self._work = work
 
     def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Tables:
+        splits = shared(splits, least_tasks(self.spark))
         return self.kept(tasks(self.spark, splits), lambda found: step(reading(splits, found)), into, at)
 
     def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 from pyspark.sql import SparkSession
 
 from culm.results import SUMMARY
-from culm.spark.reading.inputs import Split
+from culm.spark.reading.entries import least_tasks
+from culm.spark.reading.inputs import Split, shared
 from culm.spark.runtime.engine import Engine
 from culm.spark.runtime.folders import check_output, whole_folder
 from culm.spark.runtime.onspark import OnSpark
@@ -92,8 +93,10 @@ class Job:
         rmtree(self.folder / "work", ignore_errors=True)
 
     def say_reading(self, splits: list[Split]) -> None:
-        """Say that the inputs are read now."""
-        self.say(f"reading the inputs ({len(splits)} {'task' if len(splits) == 1 else 'tasks'}), checking signatures")
+        """Say that the inputs are read now, and by how many tasks."""
+        active = SparkSession.getActiveSession()
+        count = len(splits if active is None else shared(splits, least_tasks(active)))
+        self.say(f"reading the inputs ({count} {'task' if count == 1 else 'tasks'}), checking signatures")
 
     def done(self, result: S) -> S:
         """Write the summary, with the time that the job took."""

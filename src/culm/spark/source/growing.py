@@ -155,8 +155,8 @@ class FolderStream(Pieces, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 rejects.append(Piece(where.uri, Part.REJECT, reason=f"{change}; {_AGAIN}"))
             else:
                 files.append(Listed(where, size, named=False))
-        pieces = [*inputs.looked_at(files, self._options.wanted, stores=False), *rejects]
-        return [InputPartition(split) for split in inputs.packed(pieces, inputs.SPLIT_BYTES, lambda piece: piece.size)]
+        found = inputs.looked_at(files, self._options.wanted, stores=False)
+        return [InputPartition(split) for split in inputs.shared([(*found, *rejects)])]
 
     def _listed(self) -> Sizes:
         """The files below the folder that are not hidden."""

@@ -42,8 +42,8 @@ from culm.ranges import read_range
 from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import EVERYTHING, Wanted
-from culm.spark.runtime.columns import UNSIGNED
+from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
+from culm.spark.runtime.columns import UNSIGNED, fitted
 from culm.wire.places import parse_author, parse_log, parse_number
 
 try:
@@ -187,17 +187,11 @@ class Options:
 
 def paths_of(given: Mapping[str, str]) -> list[str]:
     """The paths given to ``load`` or ``save``; ``ConfigError`` if there are none."""
-    options = {name.lower(): value for name, value in given.items()}
-    if "paths" in options:
-        return [str(path) for path in json.loads(options["paths"])]
-    if "path" in options:
-        return [options["path"]]
+    if "paths" in given:
+        return [str(path) for path in json.loads(given["paths"])]
+    if "path" in given:
+        return [given["path"]]
     raise ConfigError("format culm needs a path: stores, export files, tables of entries")
-
-
-def settings_of(given: Mapping[str, str]) -> dict[str, str]:
-    """The settings of Hadoop among the options, such as ``fs.s3a.endpoint``."""
-    return {name.lower(): value for name, value in given.items() if name.lower().startswith("fs.")}
 
 
 def _listed(text: str) -> list[str]:
@@ -274,15 +268,11 @@ def _judged(found: pa.RecordBatch, good: Flags) -> pa.RecordBatch:
     bad = _has(found, "encoded") & ~good & ~_has(found, "reason")
     if not bad.any():
         return found
-    rows = zip(bad, found.column("encoded").to_pylist(), found.column("reason").to_pylist(), strict=True)
-    reasons = [why_not(encoded) if is_bad else reason for is_bad, encoded, reason in rows]
-    found = _with_column(found, "payload_state", _some(found.column("payload_state"), ~bad))
-    return _with_column(found, "reason", pa.array(reasons, pa.string()))
+    rows = zip(bad, *(found.column(name).to_pylist() for name in ("encoded", "payload_state", "reason")), strict=True)
+    judged = ((None, why_not(encoded)) if is_bad else (state, reason) for is_bad, encoded, state, reason in rows)
+    states, reasons = zip(*judged, strict=True)
+    return fitted(found, EntryRow, {"payload_state": states, "reason": reasons})
 
 
 def _has(found: pa.RecordBatch, name: str) -> Flags:
     return np.asarray(found.column(name).is_valid())
-
-
-def _with_column(found: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
-    return found.set_column(found.schema.get_field_index(name), name, values)

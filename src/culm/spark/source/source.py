@@ -28,7 +28,7 @@ from culm.errors import ConfigError, CulmError, EncodingError
 from culm.spark.reading.inputs import Split, plan
 from culm.spark.source.growing import FolderStream, StoreStream
 from culm.spark.source.peers import LiveStream, PeerStream
-from culm.spark.source.rows import Options, Pieces, paths_of, schema_of, settings_of
+from culm.spark.source.rows import Options, Pieces, paths_of, schema_of
 from culm.spark.storage import Location, located
 from culm.spark.storage.filesystems import said
 from culm.store.files import BundleWriter
@@ -52,12 +52,12 @@ class CulmSource(datasource.DataSource):
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """A reader of stores, export files and tables of entries. A schema that the user gave chooses columns, too."""
         options = Options.parse(self.options, schema)
-        splits = plan(paths_of(self.options), settings_of(self.options), options.wanted, options.tasks)
+        splits = plan(paths_of(self.options), self.options, options.wanted, options.tasks)
         return EntriesReader(splits, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
         """A writer of bundles into a folder."""
-        (folder,) = located(paths_of(self.options), settings_of(self.options))
+        (folder,) = located(paths_of(self.options), self.options)
         return BundlesWriter(folder, schema.names, overwrite=overwrite, by_log=Options.parse(self.options).by_log)
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:
@@ -69,7 +69,7 @@ class CulmSource(datasource.DataSource):
         options = Options.parse(self.options, schema)
         if any(path.startswith("culm://") for path in paths):
             return LiveStream(_only(paths), options)
-        places = located(paths, settings_of(self.options))
+        places = located(paths, self.options)
         if any(not place.is_local or Path(place.uri).is_dir() for place in places):
             return FolderStream(_only(places), options)
         return StoreStream([place.uri for place in places], options)

@@ -8,7 +8,7 @@ the work, so that a worker needs no settings of its own. Without any, a worker u
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 
@@ -62,15 +62,17 @@ def scheme_of(uri: str) -> str:
     return found[1].lower() if found else ""
 
 
-def bucket_of(uri: str, path: str) -> str:
-    """The bucket or container that a path of an object store begins with; "" for other file systems."""
-    return path.partition("/")[0] if scheme_of(uri) in {*_S3, "gs", "gcs", "abfs", "abfss"} else ""
+def check_bucket(uri: str, system: FileSystem, path: str) -> None:
+    """Raise ``ConfigError`` if a path of an object store is in a bucket or container that is not there."""
+    has_buckets = scheme_of(uri) in {*_S3, "gs", "gcs", "abfs", "abfss"}
+    if has_buckets and system.get_file_info(path.partition("/")[0]).type == fs.FileType.NotFound:
+        raise ConfigError(f"{uri}: there is no such bucket")
 
 
-def settings_here(given: dict[str, str] | None = None) -> Settings:
+def settings_here(given: Mapping[str, str] | None = None) -> Settings:
     """The settings for other machines' files: those of the environment, of the active session, and ``given``.
 
-    Later ones win.
+    Later ones win. Names in ``given`` that are no such settings do not count.
     """
     found = {setting: os.environ[name] for name, setting in _OF_ENVIRONMENT.items() if os.environ.get(name)}
     if "fs.s3a.endpoint" in found:  # Hadoop would name the bucket in the host's name unless it is told otherwise.
@@ -78,7 +80,7 @@ def settings_here(given: dict[str, str] | None = None) -> Settings:
     session = {name: value for name, value in _of_session().items() if value}
     if "fs.s3a.endpoint" not in session:
         session.pop("fs.s3a.path.style.access", None)  # Hadoop's default, which says nothing about our endpoint
-    found |= session | (given or {})
+    found |= {**session, **(given or {})}
     return tuple(sorted((name, value) for name, value in found.items() if _KNOWN.fullmatch(name) and value))
 
 

@@ -23,7 +23,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from fnmatch import translate
@@ -36,7 +36,7 @@ from pyarrow import fs
 from pyarrow.fs import FileInfo, FileSystem
 
 from culm.errors import ConfigError, CulmError
-from culm.spark.storage.filesystems import Settings, bucket_of, filesystem, said, scheme_of, settings_here
+from culm.spark.storage.filesystems import Settings, check_bucket, filesystem, said, scheme_of, settings_here
 from culm.staging import staged_folder
 from culm.store.database import Database
 from culm.store.opening import open_database
@@ -111,9 +111,7 @@ class Location:
             is_there, is_glob = info.type != fs.FileType.NotFound, _GLOB.search(path)
             found = [info] if is_there else _matching(system, path) if is_glob else []
             if not found:
-                bucket = bucket_of(self.uri, path)
-                if bucket and system.get_file_info(bucket).type == fs.FileType.NotFound:
-                    raise ConfigError(f"{self.uri}: there is no such bucket")
+                check_bucket(self.uri, system, path)
                 raise ConfigError(f"{self.uri}: {'nothing matches' if is_glob else 'there is no such file or folder'}")
             files = {self._other(path, one): size for match in found for one, size in _below(system, match)}
             yield from (Listed(one, size, named=is_there and info.is_file) for one, size in files.items())
@@ -125,7 +123,7 @@ class Location:
         return Location(self.uri.removesuffix(below) + path[root:], self.settings)
 
 
-def located(places: Iterable[str | os.PathLike[str]], given: dict[str, str] | None = None) -> list[Location]:
+def located(places: Iterable[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> list[Location]:
     """The locations of paths and URIs, each once. ``given`` are settings that win over all others."""
     texts = [re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place)) for place in places]
     settings = settings_here(given) if any(map(scheme_of, texts)) else ()

@@ -73,7 +73,7 @@ TASKS = (
         ("culm.Node", *_of("Node", "open start close is_closed identity author name store_path")),
     ),
     Task("Publish", "Append", _of("Node", "append append_many is_confirmed forget")),
-    Task("Read", "Read", _of("Node", "logs entry entries payload payload_pieces verify")),
+    Task("Read", "Read", _of("Node", "logs entry entry_with_payload entries payload payload_pieces verify")),
     Task("Meet peers", "Listen", _of("Node", "listen connect disconnect peers peer_events")),
     Task("Exchange once", "Sync once", _of("Node", "sync fetch fetch_pieces fetch_bytes")),
     Task("Know who holds an entry", "Know who holds it", _of("Node", "held_by until_held")),

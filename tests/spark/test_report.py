@@ -477,6 +477,7 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
         report.run(str(results), tmp_path / "report")
 
 
+@pytest.mark.slow
 def test_how_the_results_were_made(tmp_path: Path) -> None:
     """The page says what the summary of a real run says: command, version, times, and each input with its digest."""
     log, entries, results = build_log(3), tmp_path / "entries", tmp_path / "verified"
@@ -501,6 +502,7 @@ def test_how_the_results_were_made(tmp_path: Path) -> None:
     assert "made by" not in page.text + "".join(said)
 
 
+@pytest.mark.slow
 def test_results_of_another_version(tmp_path: Path) -> None:
     """That another version made the results stands on the page, and is said while the report is made."""
     results, lines = tmp_path / "verified", list[str]()

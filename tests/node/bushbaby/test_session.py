@@ -54,7 +54,7 @@ def test_two_empty_nodes_are_done_at_once(parties: list[Party]) -> None:
 
 
 def test_a_first_contact_loses_no_second(parties: list[Party]) -> None:
-    """Both listen first for the other's dialect; the caller gives in after a fifth of a second, not after a second."""
+    """Both listen first for the other's dialect; who was called gives in after a quarter of a second."""
 
     async def seconds() -> float:
         began = asyncio.get_running_loop().time()

@@ -56,8 +56,8 @@ async def call(party: Party, url: PeerUrl, clump: bytes = b"Quagga") -> SyncSumm
 
 
 async def offend(party: Party, url: PeerUrl) -> None:
-    """Break the rules: with a wrong clump, where there are clumps, and with nonsense elsewhere."""
-    if url.scheme in ("culm", "bushbaby"):
+    """Break the rules: with a wrong clump over ``culm://``, and with nonsense elsewhere."""
+    if url.scheme == "culm":
         assert isinstance(await call(party, url, b"Zebra"), CulmError)
         return
     reader, writer = await connect(url)

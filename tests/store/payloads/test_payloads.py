@@ -203,6 +203,7 @@ def test_pieces_are_stored_large(bare: SQLiteStore, log: LogBuilder) -> None:
     assert [PIECE_BYTES] * 35 + [17] == [len(piece) for piece in bare.payload(stored)]
 
 
+@pytest.mark.slow
 def test_drips_take_little_memory(bare: SQLiteStore, log: LogBuilder) -> None:
     """What waits to be stored takes as much memory as it has bytes, however small the pieces were."""
     sink = bare.payload_sink(log.entries[1].place)

@@ -54,9 +54,9 @@ _PIECES_A_STEP = 16  # Pieces of a large payload read in one call of the store's
 _INLINE_BYTES = 64 * 1024  # A larger message takes long to decode once it is complete, so it is decoded on a thread.
 _ENTRIES_A_TURN = 64  # Entries looked at in one turn, so that it takes a fraction of a millisecond.
 _ITEMS_A_TURN = 1024  # Items of a HAVE looked at in one turn, for the same reason.
-# For the peer's HELLO, before ours goes out in a dialect that the peer may not understand. If both listen, the caller
-# gives in first, because it can call again: it waits for as long as a HELLO that is sent at once takes on most links.
-_HELLO_SECONDS, _HELLO_SECONDS_CALLING = 1.0, 0.2
+# For the peer's HELLO, before ours goes out in a dialect that the peer may not understand. If both listen, who was
+# called gives in first: a caller's HELLO comes right behind its connection, however long the link is.
+_HELLO_SECONDS, _HELLO_SECONDS_CALLING = 0.25, 1.0
 _LOGS_A_TURN = 256  # Logs looked up in one call of the store's thread, for the same reason.
 _GIVE_UP_SECONDS = 10.0  # Of silence, after which a peer that is no Culm node does not have what it was asked for.
 _SETTLED = (PayloadState.COMPLETE, PayloadState.FORGOTTEN)  # An entry that comes once more brings nothing new then.

@@ -21,6 +21,7 @@ from markupsafe import escape
 import culm
 from culm.bamboo import MAX_U64
 from culm.bamboo.base62 import encode_base62
+from culm.charts import Bars, bar_chart
 from culm.errors import ConfigError, CulmError
 from culm.spark import report, run
 from culm.spark.report import job as report_job
@@ -50,6 +51,12 @@ if TYPE_CHECKING:
 
 # One test waits for a verification and a report: some 40 s, and more where others work beside it.
 pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _chart() -> None:
+    """A chart is drawn before the tests, so that none of them takes the half second that matplotlib needs to load."""
+    bar_chart("", ["one"], [Bars("bar", [1])], y_label="")
 
 
 @dataclass
@@ -477,7 +484,6 @@ def test_tables_that_cannot_be_read(tmp_path: Path) -> None:
         report.run(str(results), tmp_path / "report")
 
 
-@pytest.mark.slow
 def test_how_the_results_were_made(tmp_path: Path) -> None:
     """The page says what the summary of a real run says: command, version, times, and each input with its digest."""
     log, entries, results = build_log(3), tmp_path / "entries", tmp_path / "verified"
@@ -502,7 +508,6 @@ def test_how_the_results_were_made(tmp_path: Path) -> None:
     assert "made by" not in page.text + "".join(said)
 
 
-@pytest.mark.slow
 def test_results_of_another_version(tmp_path: Path) -> None:
     """That another version made the results stands on the page, and is said while the report is made."""
     results, lines = tmp_path / "verified", list[str]()

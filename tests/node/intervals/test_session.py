@@ -106,6 +106,7 @@ def test_a_gap_of_the_peer_is_filled_later(peers: list[Peer]) -> None:
     assert alice.numbers(key(log)) == list(range(1, 61))
 
 
+@pytest.mark.slow
 def test_pieces_of_a_payload_are_nothing_to_speak_about(peers: list[Peer], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each piece that comes or is stored has a session look for something to say, which costs nothing if there is none.
 

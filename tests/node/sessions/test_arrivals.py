@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from culm.bamboo import Entry
+    from culm.errors import Place
     from culm.store import StoredEntry
     from culm.types import Log
 
@@ -424,6 +426,29 @@ def test_two_at_once(parties: list[Party], film: LogBuilder, lead: int, *, settl
     assert [] == report.refused
     assert (PayloadState.COMPLETE, True) == held(party, film)
     assert [] == party.store.verify().problems
+
+
+def test_who_is_overtaken_at_the_end_says_so(parties: list[Party], film: LogBuilder) -> None:
+    """Another session writes a part of the last piece and breaks off: the payload is not whole, and is asked for."""
+    party, (entry,) = parties[0], film.entries
+    payload, report = film.payloads[entry.hash], ImportReport()
+    party.store.add([(entry, None)])
+
+    async def main() -> list[Place]:
+        arrivals = Arrivals(party.worker, report.merge)
+        *first, last = pieces(entry, payload)
+        for piece in first:
+            arrivals.take(piece)
+        await arrivals.flush()
+        with closing(party.store.payload_sink(entry.place)) as other:
+            other.write(payload[last.offset : last.offset + 5])
+        arrivals.take(last)
+        await arrivals.flush()
+        return arrivals.overtaken
+
+    assert run(main) == [entry.place]
+    assert (PayloadState.PARTIAL, True) == held(party, film)
+    assert [] == report.refused
 
 
 @pytest.mark.slow

@@ -112,6 +112,7 @@ class IntervalSession(PointToPointSession[Event]):
         return bool(
             self._has_changed
             or self._mixed
+            or self.arrivals.overtaken
             or asker.todo
             or self.connection.theirs.turns
             or self._purpose.peek is not None

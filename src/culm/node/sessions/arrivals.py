@@ -29,7 +29,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from culm.bamboo import Entry, ForkProof
-from culm.errors import NotHeld, PayloadMismatch, StoreError
+from culm.errors import NotHeld, PayloadMismatch, Place, StoreError
 from culm.node.interests.policy import Policy
 from culm.node.sessions.storing import Storing
 from culm.node.storage.worker import AnyWorker, group_entries
@@ -135,6 +135,10 @@ class Arrivals(Storing):
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[PayloadReceived, PayloadSink]] = []  # Large payloads that are written, their ends.
         self._grown: set[Log] = set()  # Logs with new bytes of large payloads.
+        self.overtaken: list[Place] = []
+        """Entries whose payload came to its end here and is not whole, because another session wrote it meanwhile.
+
+        That session may have broken off, so the payload is to be asked for again if it is still missing."""
         self._finishing: set[asyncio.Task[ImportReport]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
 
@@ -306,12 +310,11 @@ class Arrivals(Storing):
             report.refused.append((end.entry.place, PayloadMismatch(WRONG, end.entry.place)))
         return report
 
-    @staticmethod
-    def _finish_sink(entry: Entry, sink: PayloadSink, report: ImportReport) -> None:
+    def _finish_sink(self, entry: Entry, sink: PayloadSink, report: ImportReport) -> None:
         try:
             sink.finish()
-        except Overtaken:  # Another session writes it, too. What is still missing afterwards is asked for again.
-            pass
+        except Overtaken:  # Another session writes it, too.
+            self.overtaken.append(entry.place)
         except PayloadMismatch as error:
             # No offence of this peer: the connection has checked its bytes, unless the beginning came from elsewhere.
             report.refused.append((entry.place, PiecesMixed(str(error))))
@@ -393,8 +396,12 @@ class Arrivals(Storing):
                 self._grown.add(piece.entry.log)
                 if piece.complete:
                     self._complete_sink(piece, sink, report)
+            elif piece.complete:
+                self.overtaken.append(piece.entry.place)
         except Overtaken:  # Another session wrote more. Open a new sink next time: our next bytes may fit behind that.
             self._sinks.pop(piece.entry.hash, None)
+            if piece.complete:
+                self.overtaken.append(piece.entry.place)
         except (PayloadMismatch, StoreError) as error:
             report.refused.append((piece.entry.place, error))
         if piece.complete:

@@ -206,6 +206,9 @@ class PointToPointSession(Session[EventT]):
             for place in self._mixed:
                 self._ask_whole(place)
             self._mixed.clear()
+            while self.arrivals.overtaken:
+                place = self.arrivals.overtaken.pop()
+                self.asker.lost((place.author, place.log_id), place.seq)
             if self.arrivals.idle and not self.driver.is_taking:
                 self._look_again()
             if self._is_small_work:

@@ -369,7 +369,7 @@ class Node:
         """A verified entry and its payload; None if the store does not have the entry.
 
         It gives what ``entry`` and ``payload`` would give, with the errors of ``payload``. A payload of up to 4 KiB
-        comes by the same read as its entry, which takes half the time of two.
+        comes by the same read as its entry.
         """
         found = await self._open.reads.small(ToolStore.verified_with_payload, *names.place_of(log, seq, self.author))
         if found is None:

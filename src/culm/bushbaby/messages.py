@@ -224,19 +224,19 @@ def decode_bamboo(data: memoryview, limits: Limits) -> Iterator[tuple[Entry, mem
 
 def _together(data: memoryview, limits: Limits) -> list[tuple[Entry, memoryview]] | None:
     """All entries, taken apart in one call; None if anything about the message is unusual, or wrong."""
-    begins, joined = [0], bytearray()
+    items, begins = list[memoryview](), [0]
     try:
         count, at = cbor.pull_array(data, 0, most=limits.max_entries_per_message)
         for _ in range(count):
             item, _, at = cbor.pull_string(data, at)
             if len(item) < _LEAST_ITEM_BYTES:
                 return None
-            joined += item
-            begins.append(len(joined))
+            items.append(item)
+            begins.append(begins[-1] + len(item))
         cbor.expect_end(data, at)
     except EncodingError:
         return None
-    stretch = bytes(joined)
+    stretch = b"".join(items)
     view = memoryview(stretch)
     pairs, ends = [], {0}
     for begin, entry in entries_followed(stretch):

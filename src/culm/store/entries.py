@@ -135,11 +135,12 @@ class EntryQueries:
         if not 1 <= seq <= MAX_U64:
             return None
         values = *log_key(log), to_sql(seq)
-        columns = BYTES, BYTES, ROW, _PIECE_OR_NOTHING
-        for encoded, digest, row, piece in self._database.read(_VERIFIED_WITH_PAYLOAD, values, *columns):
-            entry = entry_of(encoded, digest, row)
-            return entry, _compared(entry, piece)
-        return None
+        rows = self._database.read(_VERIFIED_WITH_PAYLOAD, values, BYTES, BYTES, ROW, _PIECE_OR_NOTHING)
+        if not rows:
+            return None
+        *found, piece = rows[0]
+        entry = entry_of(*found)
+        return entry, _compared(entry, piece)
 
     def small_payload(self, entry: Entry) -> bytes | None:
         """An entry's payload of at most ``SMALL_BYTES``, compared, by one query.
@@ -148,9 +149,8 @@ class EntryQueries:
         which.
         """
         values = *log_key(entry.log), to_sql(entry.seq), entry.hash[len(YAMF_PREFIX) :]
-        for (piece,) in self._database.read(_SMALL_PAYLOAD, values, BYTES):
-            return _compared(entry, piece)
-        return None
+        rows = self._database.read(_SMALL_PAYLOAD, values, BYTES)
+        return _compared(entry, rows[0][0]) if rows else None
 
     def entries(
         self,

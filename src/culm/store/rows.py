@@ -191,8 +191,8 @@ def next_entry_id(connection: sqlite3.Connection) -> int:
 def insert_rows(connection: sqlite3.Connection, table: str, rows: Sequence[Sequence[object]]) -> None:
     """Insert rows into all columns of a table, in order.
 
-    Some share a statement: with one for each, they would cost a third more, and the interpreter's lock would change
-    hands as often as there are rows.
+    Some share a statement, because SQLite lets go of the interpreter's lock for each: with one for each row, a busy
+    event loop would be in the way as often as there are rows.
     """
     if not rows:
         return

@@ -55,7 +55,7 @@ Kind = Literal[
 """A node that follows everything; parts of one author's logs; everything, with few descriptors; everything, within
 quotas; everything, and finds neighbours. There is one with quotas for each protocol, because after the first attack it
 is full. So is the list of neighbours of one that finds them."""
-_nodes = count()
+_finders = count()  # Of the nodes that find neighbours.
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PIECE = 256 * 1024
 _COUNT_SECONDS = 0.05  # between two looks at how many connections are open
@@ -175,8 +175,13 @@ class Node:
     """A node that is served. ``reasons`` counts why it refused connections, or ended sessions."""
 
     def __init__(self, home: Path, kind: Kind, options: tuple[str, ...] = ()) -> None:
-        number = next(_nodes)
-        clump = f"hostile, {os.getpid()}, {number:03}".encode() if kind.startswith("lan") else CLUMP
+        clump, lan, finding = CLUMP, "", []
+        if kind.startswith("lan"):
+            number = next(_finders)
+            clump = f"hostile, {os.getpid()}, {number:03}".encode()
+            # Two sockets of port 5353 at one address would share the datagrams, and mDNS lets programs open them.
+            lan = f"127.{251 + number % 4}.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
+            finding = ["--lan", "--lan-weak", "--lan-at", lan]
         author = fill(home, kind, clump)
         listen = [argument for name in LISTENER_SCHEMES for argument in ("--listen", f"{name}://127.0.0.1:0")]
         certificate, secret = certified(home)
@@ -187,9 +192,7 @@ class Node:
         call += ["--log-format", "json", "--verbose", *options]
         if kind.startswith("quotas"):
             call += ["--quota", str(QUOTA), "--author-quota", str(AUTHOR_QUOTA)]
-        lan = f"127.{251 + number % 4}.{os.getpid() // 256 % 256}.{os.getpid() % 256}"
-        if kind.startswith("lan"):
-            call += ["--lan", "--lan-weak", "--lan-at", lan]
+        call += finding
         if kind == "scarce":
             call = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *call]
         self._process = subprocess.Popen(

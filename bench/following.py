@@ -5,11 +5,13 @@ whether it has a path to entry 1; a new entry is decoded, its signature is check
 know no forks, no payloads, no certificate pools and no reasons, so that whole ones would only be slower. One has an
 entry of Spark's state for each entry of a log, the other one value for a log, which is read and written as a whole.
 
-Entries arrive in ten batches, in an order that is random within some 200 entries of each log.
+Entries arrive in ten batches, in an order that is random within some 200 entries of each log. ``CULM_BENCH_SIZES`` says
+how many there are; the default here is 100000, because a row of Spark's state for each entry takes a long time.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 from functools import partial
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from bench.cost import measured
-from bench.pipeline import FOLDER, LOG, SIZES, entries, rate, warm_session
+from bench.pipeline import FOLDER, LOG, entries, rate, warm_session
 from culm.bamboo import Entry, is_authentic, lipmaa
 from culm.spark import State, follow
 from culm.store.schema import to_sql
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from bench.harness import Figure
 
+SIZES = [int(size) for size in os.environ.get("CULM_BENCH_SIZES", "100000").split(",")]
 BATCHES = 10
 STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

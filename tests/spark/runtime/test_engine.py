@@ -210,7 +210,9 @@ def amounts(made: Table[Sum]) -> list[int]:
 def table(engine: Engine, kind: type[R], rows: list[R]) -> Table[R]:
     """Rows as a table of an engine."""
     if isinstance(engine, OnSpark):
-        return SparkTable(engine, kind, engine.spark.createDataFrame([tuple(row) for row in rows], columns.ddl(kind)))
+        return SparkTable(
+            engine, kind, engine.spark.createDataFrame([tuple(row) for row in rows], columns.struct(kind))
+        )
     return local.table_of(kind, rows)
 
 

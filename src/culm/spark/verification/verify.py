@@ -34,7 +34,7 @@ from pyspark.sql import DataFrame
 from culm.errors import ConfigError
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
-from culm.spark.runtime.columns import Row, types
+from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Engine, Step, Table, To
 from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
 from culm.spark.runtime.shell import Job
@@ -107,7 +107,7 @@ def entries_of(entries: DataFrame) -> DataFrame:
     """The columns of entries as they are read; those that are missing are null. ``ConfigError`` without ``encoded``."""
     if "encoded" not in entries.columns:
         raise ConfigError("a DataFrame of entries needs a binary column 'encoded'")
-    return fitted(entries, types(EntryRow), payload=None)
+    return fitted(entries, EntryRow, payload=None)
 
 
 class Verification:

@@ -83,21 +83,19 @@ class Table(Generic[R]):
         """
         return Table(self.table, lambda: in_order(self.whole(), map(_key, (*by, *order))))
 
-    def join(
-        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
-    ) -> Table[To]:
+    def join(self, other: Table[Any], on: Sequence[str], into: type[To], overlap: Overlap = None) -> Table[To]:
         """Each pair of rows that are equal in ``on``, with the columns of another class, which are found by name.
 
-        A column that both have is taken from this table; one that neither has is null. ``outer``: with the rows of this
-        table that equal none of the other. ``overlap`` names a first and a last column of this table, and then of the
-        other one: only pairs whose spans overlap. The other class needs these columns, too.
+        A column that both have is taken from this table; one that neither has is null. ``overlap`` names a first and a
+        last column of this table, and then of the other one: only pairs whose spans overlap, but also the rows of this
+        table that equal none of the other. The other class needs these columns, too.
         """
         theirs = [*on, *(name for name in names(into) if name in {*names(other.table)} - {*names(self.table)})]
 
         def joined() -> pa.Table:
-            kind = "left outer" if outer else "inner"
+            kind = "left outer" if overlap else "inner"
             found = _numbered(self.whole()).join(other.whole().select(theirs), [*on], join_type=kind)
-            if overlap is not None:
+            if overlap:
                 first, last, low, high = map(compute.field, overlap)
                 found = found.filter(low.is_null() | ((first <= high) & (low <= last)))
             return fitted(found.sort_by("#"), into)

@@ -46,12 +46,10 @@ class SparkTable(Table[R]):
     def _of(self, frame: DataFrame) -> SparkTable[R]:
         return SparkTable(self._engine, self.table, frame)
 
-    def join(
-        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
-    ) -> SparkTable[To]:
+    def join(self, other: Table[Any], on: Sequence[str], into: type[To], overlap: Overlap = None) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
-        joined = self.frame.join(frame_of(other).select(*on, *theirs), list(on), "left" if outer else "inner")
-        if overlap is not None:
+        joined = self.frame.join(frame_of(other).select(*on, *theirs), list(on), "left" if overlap else "inner")
+        if overlap:
             first, last, low, high = overlap
             joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
         return SparkTable(self._engine, into, fitted(joined, into))

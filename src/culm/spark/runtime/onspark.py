@@ -165,10 +165,9 @@ class OnSpark(Engine):
         return SparkTable(self, table, self.spark.read.schema(struct(table)).parquet(place_of(folder)), folder)
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
-        places = ((self.stored(folder, table).frame, functions.lit(value).cast("BIGINT")) for value, folder in folders)
-        frames = [frame.withColumn(number, value) for frame, value in places]
-        none = self.spark.createDataFrame([], struct(table))
-        return SparkTable(self, table, reduce(DataFrame.unionByName, frames) if frames else none)
+        none = SparkTable(self, table, self.spark.createDataFrame([], struct(table)))
+        tables = (self.stored(folder, table).select(table, **{number: value}) for value, folder in folders)
+        return reduce(SparkTable.union, tables, none)
 
     def shelf(self, name: str) -> Path | None:
         return None if self._work is None else self._work / name

@@ -140,8 +140,7 @@ def run(
             with run.engine(master, small=target is None and is_small(splits)) as engine:
                 if target is not None and isinstance(engine, OnSpark):
                     target.check(engine.spark)
-                fresh = Verification(engine, ways, keep=with_forks)
-                verification = fresh if known is None else Increment(engine, known)
+                verification = Increment(engine, known) if known else Verification(engine, ways, keep=with_forks)
                 verification.read(run, splits)
                 run.say("writing the verdicts")
                 counts = verification.pronounce(run.folder / "verdicts")

@@ -113,8 +113,7 @@ def _cells(column: pa.Array) -> list[Any]:
 
 def batch_of(table: type[Row], some: Iterable[Row]) -> pa.RecordBatch:
     """Rows, at least one, as one Arrow batch. Further cells of a row are left out."""
-    columns = zip(zip(*some, strict=True), schema(table), strict=False)
-    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema(table))
+    return pa.RecordBatch.from_pydict(dict(zip(names(table), zip(*some, strict=True), strict=False)), schema(table))
 
 
 def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:

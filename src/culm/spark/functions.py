@@ -1,7 +1,7 @@
 """Culm's functions for SQL, each on a batch of rows at a time.
 
 ===============================  ======================================================================================
-``culm_decode(encoded)``         the entry's fields as a struct (``DECODED``); null if the bytes are not an entry
+``culm_decode(encoded)``         the entry's fields as a struct; null if the bytes are not an entry
 ``culm_is_signed(encoded)``      whether its author signed it; null if the bytes are not an entry
 ``culm_lipmaa(n)``               the number that the lipmaa link of entry ``n`` leads to; null for 1
 ``culm_author(key)``             a public key as people write it, in base62; null if it has not 32 bytes
@@ -28,8 +28,8 @@ from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import signed
 from culm.spark.reading.found import Wanted
-from culm.spark.runtime.columns import UNSIGNED, arrow
-from culm.spark.source.rows import DECODED, decoded
+from culm.spark.runtime.columns import UNSIGNED
+from culm.spark.source.rows import decoded
 from culm.wire.places import author_text
 
 
@@ -63,7 +63,7 @@ def _is_signed(encoded: pa.Array) -> pa.Array:
 
 def _lipmaa(numbers: pa.Array) -> pa.Array:
     found = [_number(one) for one in numbers.to_pylist()]
-    return pa.array([lipmaa(one) if one and one > 1 else None for one in found], pa.uint64()).cast(arrow(UNSIGNED))
+    return pa.array([lipmaa(one) if one and one > 1 else None for one in found], pa.uint64()).cast(UNSIGNED)
 
 
 def _author(keys: pa.Array) -> pa.Array:
@@ -88,9 +88,9 @@ def _number(value: Any) -> int | None:  # noqa: ANN401 - whatever SQL calls a nu
 
 
 _KINDS: dict[str, tuple[Callable[..., pa.Array], pa.DataType]] = {
-    "culm_decode": (decoded, pa.struct([(name, arrow(kind)) for name, kind in DECODED.items()])),
+    "culm_decode": (decoded, decoded(pa.array([], pa.binary())).type),
     "culm_is_signed": (_is_signed, pa.bool_()),
-    "culm_lipmaa": (_lipmaa, arrow(UNSIGNED)),
+    "culm_lipmaa": (_lipmaa, UNSIGNED),
     "culm_author": (_author, pa.string()),
     "culm_in_range": (_in_range, pa.bool_()),
 }

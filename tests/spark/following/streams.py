@@ -14,7 +14,7 @@ from culm.spark.following.delivery import KINDS, NEW, REASON
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import plan
-from culm.spark.runtime.columns import ddl, schema
+from culm.spark.runtime.columns import schema, struct
 from culm.spark.verification.forks import Fork
 from culm.spark.verification.lakehouse import KEY
 from culm.spark.verification.verdicts import Verdict
@@ -74,7 +74,9 @@ class Arriving:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The files as a stream, one in each batch."""
-        return spark.readStream.schema(ddl(EntryRow)).option("maxFilesPerTrigger", 1).parquet(f"file://{self.inputs}")
+        return (
+            spark.readStream.schema(struct(EntryRow)).option("maxFilesPerTrigger", 1).parquet(f"file://{self.inputs}")
+        )
 
     def follow(self, spark: SparkSession, **given: Any) -> None:
         """Follow what has arrived, to its end."""

@@ -127,7 +127,7 @@ def test_a_task_reads_a_file_in_one_go(tmp_path: Path, tasks: int) -> None:
         path.write_bytes(bundle())
     pieces = [together(split) for split in plan(paths, tasks=tasks)]
     assert [2] * len(pieces) == [len(split) for split in pieces] if tasks == 1 else len(pieces) >= tasks
-    assert all(len({piece.path for piece in split}) == len(split) for split in pieces)
+    assert all(len({piece.uri for piece in split}) == len(split) for split in pieces)
     rows = [row for split in pieces for piece in split for row in scan(piece)]
     assert [*uncut(paths[0]), *uncut(paths[1])] == rows
 

@@ -105,7 +105,7 @@ def test_folders_may_be_mixed(tmp_path: Path) -> None:
         for name in (".hidden", "_SUCCESS", "deep/_temporary/part"):
             (folder / name).write_bytes(b"x")
         (split,) = plan([folder])
-        found = [(piece.path.removeprefix(f"{folder}/"), row) for piece in split for row in split_rows(piece)]
+        found = [(piece.uri.removeprefix(f"{folder}/"), row) for piece in split for row in split_rows(piece)]
     assert {("deep/a.culm", 3), ("b.parquet", 1), ("d.bundle", 1)} == {
         (name, sum(row.encoded is not None for other, row in found if other == name))
         for name, row in found
@@ -136,12 +136,12 @@ def test_of_a_home_only_the_store_is_read(tmp_path: Path) -> None:
     for name in beside:
         (home / name).write_text('{"key": "secret"}')
     (home / "notes.txt").write_text("something else")
-    assert {piece.path for split in plan([home]) for piece in split} == {
+    assert {piece.uri for split in plan([home]) for piece in split} == {
         str(home / "store.db"),
         str(home / "notes.txt"),
     }
     (home / "store.db").unlink()
-    assert {piece.path for split in plan([home]) for piece in split} >= {str(home / name) for name in beside}
+    assert {piece.uri for split in plan([home]) for piece in split} >= {str(home / name) for name in beside}
 
 
 @pytest.mark.slow
@@ -195,7 +195,7 @@ def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "file").write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
     (((piece,)),) = plan(["file"])
-    assert str(tmp_path / "file") == piece.path
+    assert str(tmp_path / "file") == piece.uri
 
 
 @pytest.mark.parametrize(

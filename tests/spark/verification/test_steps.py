@@ -264,7 +264,8 @@ def test_rows_through_batches(count: int) -> None:
         for n in range(count)
     ]
     assert rows == list(columns.rows(AnyRow, columns.batches(AnyRow, rows)))
-    assert columns.ddl(AnyRow) == "a BINARY, b BIGINT, c BOOLEAN, d STRING, e TINYINT, f DECIMAL(20,0)"
+    types = "a:binary,b:bigint,c:boolean,d:string,e:tinyint,f:decimal(20,0)"
+    assert f"struct<{types}>" == columns.struct(AnyRow).simpleString()
 
 
 def test_batches_have_a_bounded_size() -> None:

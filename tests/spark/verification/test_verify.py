@@ -11,7 +11,7 @@ import pytest
 from culm.errors import ConfigError
 from culm.spark import read_entries, rejects, verify
 from culm.spark.batches import payload as states
-from culm.spark.runtime.columns import ddl
+from culm.spark.runtime.columns import struct
 from culm.spark.verification.verdicts import Verdict
 from culm.store import PayloadState, SQLiteStore, State
 
@@ -69,7 +69,7 @@ def test_every_distinct_entry_is_there_once(data: DataSet, verdicts: Rows) -> No
 
 def test_the_fields_are_the_entries(spark: SparkSession, entries: DataFrame, data: DataSet, verdicts: Rows) -> None:
     """Author, log, number, size, payload hash and end are those of the entry, unsigned numbers as decimals."""
-    assert spark.createDataFrame([], ddl(Verdict)).dtypes == verify(entries).dtypes
+    assert spark.createDataFrame([], struct(Verdict)).dtypes == verify(entries).dtypes
     for key, row in verdicts.items():
         entry = data.expected[key].entry
         assert (entry.author, entry.payload_hash, entry.is_end) == (row.author, row.payload_hash, row.is_end)

@@ -46,9 +46,9 @@ def decimals(numbers: Numbers) -> pa.Array:
     return pa.array(numbers).cast(pa.decimal128(20, 0))
 
 
-def names(of: Sequence[str], codes: npt.NDArray[np.int8]) -> pa.Array:
-    """The strings at the positions ``codes`` of ``of``, as an array of strings."""
-    return pa.array(of).take(pa.array(codes))
+def names(of: Sequence[str], codes: npt.NDArray[Any], nulls: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """The strings at the positions ``codes`` of ``of``, as an array of strings; null in the rows ``nulls``."""
+    return pa.array(of).take(pa.array(codes, mask=nulls))
 
 
 def hashes(digests: Bytes) -> pa.Array:

@@ -169,11 +169,6 @@ class Pack:
             self.fields.seq[row] = frame.seq
         return self.fields.seq
 
-    @property
-    def ascending(self) -> bool:
-        """Whether every number is greater than the one before: no copies, no forks, nothing to sort."""
-        return bool((self.seq[1:] > self.seq[:-1]).all())
-
     @cached_property
     def digests(self) -> Bytes:
         """A view of the records' bytes: row n is the 64 bytes from offset n on (``digests[fields.backlink]``)."""
@@ -186,7 +181,7 @@ class Pack:
             # A payload belongs to the entries that name its hash. One that no entry names is a mismatch for all.
             digest = frame.payload_hash[len(YAMF_PREFIX) :]
             of_place = [row for row in self.rows_of(frame.seq) if self.is_entry[row]]
-            fitting = [row for row in of_place if self._digest(fields.payload_hash[row]) == digest]
+            fitting = [row for row in of_place if self.digests[fields.payload_hash[row]].tobytes() == digest]
             for row in fitting or of_place:
                 of_size = HELD if fields.size[row] == frame.size else SIZE_MISMATCH
                 ranks[row] = max(ranks[row], rank(of_size if fitting else MISMATCH))
@@ -197,14 +192,11 @@ class Pack:
         number = np.uint64(seq)
         return range(int(np.searchsorted(self.seq, number)), int(np.searchsorted(self.seq, number, "right")))
 
-    def _digest(self, at: int) -> bytes:
-        return self.data[at : at + DIGEST_BYTES].tobytes()
-
 
 def distinct(packs: Sequence[Pack]) -> Pack:
     """The records of packs of one log, each once, ascending by number and digest. Copies are merged into one record."""
     pack = Pack.joined(packs)
-    if pack.ascending:
+    if (pack.seq[1:] > pack.seq[:-1]).all():  # no copies, no forks, nothing to sort
         return pack
     order = np.lexsort((*pack.digest.view(">u8")[:, 3::-1].T, pack.seq))
     firsts = begins(pack.seq[order], *pack.digest[order].view(np.uint64).T)

@@ -65,10 +65,9 @@ def changes(segment: JudgedSegment, entries: Flags, before: Bytes) -> Batch:
     new = before[entries] == 0
     now, was = segment.said[entries] - 1, np.maximum(before[entries], 1) - 1
     kind = np.select([new, *((now ^ was) & bits != 0 for bits in (VERDICT, CERTIFIED, PAYLOAD))], [4, 3, 2, 1], 0)
-    parts = (was & VERDICT) >> 3, was & CERTIFIED != 0, was & PAYLOAD
-    verdict, certified, payload = (pa.array(part, mask=new) for part in parts)
-    told = pa.array(VERDICTS).take(verdict), certified, pa.array(STATES).take(payload)
-    columns = [*segment.table(entries).columns, names(KINDS, kind.astype(np.int8)), *told]
+    verdict, payload = names(VERDICTS, (was & VERDICT) >> 3, new), names(STATES, was & PAYLOAD, new)
+    told = names(KINDS, kind), verdict, pa.array(was & CERTIFIED != 0, mask=new), payload
+    columns = [*segment.table(entries).columns, *told]
     return Batch(Change, pa.record_batch(columns, [*Verdict._fields, *Before._fields]))
 
 

@@ -21,7 +21,6 @@ from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, read_range
 from culm.ranges.encoding import decode_prefix
 from culm.spark.plan.balance import PeerTerms
-from culm.spark.runtime.columns import types
 from culm.spark.runtime.onspark import fitted
 from culm.spark.runtime.output import place_of
 from culm.wire.places import parse_author, parse_number
@@ -154,7 +153,7 @@ def given(table: DataFrame, name: str) -> DataFrame:
             table = table.withColumn("author", functions.lower(functions.hex("author")))
         is_text = column != "author" and accepted == _BYTES and kind == "string"
         forms[f"{either.split('|')[0]}_text" if is_text else "peer" if column == "requester" else column] = column
-    return fitted(table, types(Given), **forms).withColumn("given", functions.lit(name))
+    return fitted(table, Given, **forms).withColumn("given", functions.lit(name))
 
 
 def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:

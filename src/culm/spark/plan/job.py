@@ -29,7 +29,7 @@ from culm.spark.plan.balance import Balance, Class, PeerTerms, balance
 from culm.spark.plan.given import HAVE, SIZES, WANT, Given, given, read_rows, read_terms
 from culm.spark.plan.rows import Checked, Counted, Refused, Transfer, Unserved, check, count, split
 from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
-from culm.spark.runtime.columns import Row, Sum, rows, types
+from culm.spark.runtime.columns import Row, Sum, rows
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted, frame_of
 from culm.spark.runtime.shell import Result, job, local_input
 
@@ -235,4 +235,4 @@ def _loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms
     found = summed.join(functions.broadcast(known), "peer", "left").selectExpr(
         "*", "gives * coalesce(cost, 0) AS costs", f"CAST(gives AS DOUBLE) / nullif({capacity}, 0) AS load"
     )
-    return fitted(found.withColumn("capacity", functions.expr(capacity)), types(Load), cost="costs")
+    return fitted(found.withColumn("capacity", functions.expr(capacity)), Load, cost="costs")

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import groupby
 from math import ceil
 from operator import attrgetter
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 from culm.bamboo import encode_varu64
 from culm.ranges import Range
@@ -23,7 +23,7 @@ from culm.ranges.runs import Runs
 from culm.spark.plan.given import HAVE, SIZES, Given, checked, needed, read_ranges
 from culm.spark.plan.split import Arcs, Key, Line, Splitter
 from culm.spark.plan.sweep import ANY_SIZE, METADATA, PAYLOAD, Need, Sizes, held_runs, sweep
-from culm.spark.runtime.columns import Sum, Unsigned
+from culm.spark.runtime.columns import Short, Sum, Unsigned
 from culm.store.schema import from_sql, to_sql
 from culm.types import Log
 
@@ -41,7 +41,7 @@ class Transfer(NamedTuple):
     source: str
     author: _Binary
     log_id: Unsigned
-    round: Annotated[int, "INT"]
+    round: Short
     range: _Binary
     entries: Unsigned
     bytes: Sum

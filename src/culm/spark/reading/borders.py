@@ -8,7 +8,7 @@ hand, so it computes the checksum as well, and the task with the last piece comp
 """
 
 from hashlib import blake2b
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from culm.store.files import MAGIC
 
@@ -22,16 +22,6 @@ _END_BYTES = len(_END_FRAME) + 32
 _ONE_BYTE = 248  # the least first byte of a VarU64 that has further bytes
 
 
-class Borders(NamedTuple):
-    """Offsets at which pieces begin, the first being 0, and the checksum of all frames before the end frame.
-
-    Where the file is damaged the last piece begins before the damage, and ``checksum`` says nothing.
-    """
-
-    starts: list[int]
-    checksum: bytes
-
-
 def has_end(stream: BinaryIO) -> bool:
     """Whether a file is a bundle or a Parquet table, and its end is there. A quick look: nothing else is read."""
     is_bundle = stream.read(len(MAGIC)) == MAGIC
@@ -40,15 +30,19 @@ def has_end(stream: BinaryIO) -> bool:
     return end.endswith(PARQUET_MAGIC) or (is_bundle and end.startswith(_END_FRAME))
 
 
-def borders(stream: BinaryIO, every: int) -> Borders:
-    """Cut a bundle into pieces of at least ``every`` bytes; a file that is no bundle has one piece."""
+def borders(stream: BinaryIO, every: int) -> tuple[list[int], bytes]:
+    """Cut a bundle into pieces of at least ``every`` bytes; a file that is no bundle has one piece.
+
+    Gives the offsets at which pieces begin, the first being 0, and the checksum of all frames before the end frame.
+    Where the file is damaged the last piece begins before the damage, and the checksum says nothing.
+    """
     starts, at, checksum = [0], len(MAGIC), blake2b(MAGIC, digest_size=32)
     if stream.read(len(MAGIC)) != MAGIC:
-        return Borders(starts, b"")
+        return starts, b""
     while len(head := stream.read(2)) == len(_END_FRAME) and head[0] <= _PROOF:
         kind, left, more = head[0], head[1], max(0, head[1] - _ONE_BYTE + 1)
         if kind == _END:
-            return Borders(starts, checksum.digest())
+            return starts, checksum.digest()
         if kind != _PAYLOAD and at - starts[-1] >= every:
             starts.append(at)
         if more:
@@ -61,4 +55,4 @@ def borders(stream: BinaryIO, every: int) -> Borders:
         while left and (piece := stream.read(min(left, _CHUNK))):
             checksum.update(piece)
             left -= len(piece)
-    return Borders(starts, b"")  # the file ends without an end frame, or is damaged here
+    return starts, b""  # the file ends without an end frame, or is damaged here

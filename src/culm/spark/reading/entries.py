@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from culm.spark.reading.found import EVERYTHING, READ, EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece, Split, plan, together
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import batches, ddl, fitted
+from culm.spark.runtime.columns import batches, fitted, struct
 from culm.spark.storage import settings_here
 from culm.spark.storage.filesystems import scheme_of
 
@@ -69,7 +69,7 @@ def read_entries(spark: SparkSession, paths: Iterable[str | os.PathLike[str]]) -
     ``ConfigError`` or ``StoreError``, before any job, for a path that cannot be read at all.
     """
     splits = plan(paths, tasks=least_tasks(spark))
-    return tasks(spark, splits).mapInArrow(partial(reading, splits), ddl(EntryRow)).select(*READ)
+    return tasks(spark, splits).mapInArrow(partial(reading, splits), struct(EntryRow)).select(*READ)
 
 
 def least_tasks(spark: SparkSession) -> int:
@@ -106,12 +106,12 @@ def split_batches(split: Split, wanted: Wanted = EVERYTHING) -> Iterator[pa.Reco
 
 
 def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
-    system, path = piece.location.filesystem()
+    system, path = piece.filesystem()
     with parquet.ParquetFile(path, filesystem=system) as file:
         there = [name for name in READ if name in file.schema_arrow.names]
         at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
         for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=there):
             end = at + len(batch)
-            own = {"source": [piece.path] * len(batch), "offset": np.arange(at, end)}
+            own = {"source": [piece.uri] * len(batch), "offset": np.arange(at, end)}
             yield fitted(batch, EntryRow, {name: cells for name, cells in own.items() if name not in there})
             at = end

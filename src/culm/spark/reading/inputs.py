@@ -14,7 +14,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import TypeVar
@@ -25,7 +25,7 @@ from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
 from culm.spark.reading.borders import PARQUET_MAGIC, borders
 from culm.spark.reading.found import EVERYTHING, Wanted, check_columns
-from culm.spark.storage import Location, Settings, located, opened_store
+from culm.spark.storage import Location, located, opened_store
 from culm.spark.storage.location import Listed
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
@@ -81,7 +81,7 @@ class Part(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Location):
     """Something to read in one go. What ``low`` and ``high`` are depends on the part; both are included.
 
     ==========  =====================================================================================
@@ -92,11 +92,10 @@ class Piece:
     REJECT      nothing: only the ``reason`` counts
     ==========  =====================================================================================
 
-    ``path`` is absolute, or a URI that ``settings`` open. ``size`` in bytes is an estimate of the work; it decides
-    which pieces share a task. ``checksum``: that of a bundle whose end this piece has, if others have the rest.
+    ``size`` in bytes is an estimate of the work; it decides which pieces share a task. ``checksum``: that of a bundle
+    whose end this piece has, if others have the rest.
     """
 
-    path: str
     part: Part
     low: int = 0
     high: int = 0
@@ -104,12 +103,6 @@ class Piece:
     reason: str | None = None
     numbers: Run | None = None
     checksum: bytes = b""
-    settings: Settings = field(default=(), repr=False, compare=False)
-
-    @property
-    def location(self) -> Location:
-        """Where its file is."""
-        return Location(self.path, self.settings)
 
 
 Split = tuple[Piece, ...]
@@ -151,7 +144,7 @@ def _pieces(place: Location, wanted: Wanted) -> list[Piece]:
     found = looked_at(files, wanted)
     rejected = [piece for piece in found if piece.part is Part.REJECT]
     if len(rejected) == len(files):
-        first = f"; {rejected[0].location.name}: {rejected[0].reason}" if rejected else ""
+        first = f"; {rejected[0].name}: {rejected[0].reason}" if rejected else ""
         raise ConfigError(f"{place}: nothing in it can be read: {len(files)} files{first}")
     return found
 
@@ -279,7 +272,7 @@ def together(split: Split) -> list[Piece]:
     found: list[Piece] = []
     for piece in split:
         last = found[-1] if found else piece
-        if piece.part is Part.FILE and piece.low and (last.path, last.high) == (piece.path, piece.low):
+        if piece.part is Part.FILE and piece.low and (last.uri, last.high) == (piece.uri, piece.low):
             found[-1] = replace(last, high=piece.high, size=last.size + piece.size, checksum=piece.checksum)
         else:
             found.append(piece)

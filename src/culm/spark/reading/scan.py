@@ -30,7 +30,7 @@ def scan(piece: Piece, wanted: Wanted = EVERYTHING) -> Iterator[EntryRow]:
     ``CulmError`` if the file or store cannot be opened.
     """
     if piece.part is Part.REJECT:
-        return iter([EntryRow(piece.path, 0, reason=piece.reason)])
+        return iter([EntryRow(piece.uri, 0, reason=piece.reason)])
     if piece.part is Part.FORKS:
         return _scan_forks(piece)
     return _scan_file(piece, wanted) if piece.part is Part.FILE else _scan_entries(piece, wanted)
@@ -67,11 +67,11 @@ class Payload:
 
 
 def _scan_file(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
-    with piece.location.open() as stream:
+    with piece.open() as stream:
         records = read_records(stream)
         if piece.low or piece.high:
             records = read_records_from(stream, piece.low, piece.high or None, piece.checksum)
-        for found in _rows_of_records(piece.path, records, wanted):
+        for found in _rows_of_records(piece.uri, records, wanted):
             yield found._replace(offset=found.offset + piece.low) if piece.low else found
 
 
@@ -163,7 +163,7 @@ def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
         first, last = piece.numbers
     given = {"first": first, "last": last, "high": piece.high, "page": _PAGE}
     columns = (ROW, BYTES.or_null(), _ANY_STATE, *[_NUMBER] * len(after))
-    with opened_store(piece.location) as database:
+    with opened_store(piece) as database:
         try:
             while True:
                 with database.snapshot() as connection:
@@ -175,11 +175,11 @@ def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
                     payloads = _payloads(database, rows, wanted)
                 after = reached
                 for row_id, encoded, state, *_ in rows:
-                    yield _row_of(piece.path, row_id, encoded, state, payloads.get(row_id))
+                    yield _row_of(piece.uri, row_id, encoded, state, payloads.get(row_id))
         except StoreError as error:
             at = next(iter(after.values()))
             which = f"rows {at + 1}" if piece.numbers is None else f"logs {at}"
-            yield EntryRow(piece.path, at, reason=f"{which} to {piece.high}: {error}")
+            yield EntryRow(piece.uri, at, reason=f"{which} to {piece.high}: {error}")
 
 
 def _payloads(database: Database, rows: list[Row], wanted: Wanted) -> dict[int, Payload]:
@@ -214,11 +214,11 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
 def _scan_forks(piece: Piece) -> Iterator[EntryRow]:
     by = "id" if piece.numbers is None else "log"
     query = f"SELECT id, CAST(first AS BLOB), CAST(second AS BLOB) FROM forks WHERE {by} BETWEEN ? AND ? ORDER BY id"
-    with opened_store(piece.location) as database:
+    with opened_store(piece) as database:
         try:
             with database.snapshot() as connection:
                 rows = connection.execute(query, (piece.low, piece.high))
                 for row_id, *proof in each_row(rows, ROW, BYTES, BYTES):
-                    yield from (EntryRow(piece.path, row_id, encoded, states.ABSENT) for encoded in proof)
+                    yield from (EntryRow(piece.uri, row_id, encoded, states.ABSENT) for encoded in proof)
         except StoreError as error:
-            yield EntryRow(piece.path, piece.low, reason=f"fork proofs: {error}")
+            yield EntryRow(piece.uri, piece.low, reason=f"fork proofs: {error}")

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from culm.errors import ConfigError
 from culm.spark.reconciliation.fingerprint import RECORD_ID, counted, fingerprint, table_folder, view_of
-from culm.spark.runtime.columns import Unsigned, batches, table_of, types
+from culm.spark.runtime.columns import Unsigned, batches, table_of
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, SparkTable, fitted
 from culm.spark.runtime.output import place_of
@@ -116,7 +116,7 @@ def named(found: Iterable[Difference], tables: Mapping[str, DataFrame], view: Vi
 def _entries(table: DataFrame, view: View, side: str) -> DataFrame:
     found = counted(table, view, "author", "log_id")
     keyed = found.withColumns({"id": functions.expr(RECORD_ID), "side": functions.lit(side)})
-    return fitted(keyed, types(Difference))
+    return fitted(keyed, Difference)
 
 
 # -- the command ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tables: one class each, from which its columns are derived for SQL, for Arrow and for Python.
+"""Tables: one class each, from which its columns are derived for Spark, for Arrow and for Python.
 
 A table is a ``NamedTuple``. Its annotations are its columns, so that a type checker sees every use of one::
 
@@ -8,7 +8,7 @@ A table is a ``NamedTuple``. Its annotations are its columns, so that a type che
         size: Unsigned              # DECIMAL(20,0)
         forked_at: int | None       # BIGINT
 
-    ddl(Outcome)                    # "author BINARY, low BIGINT, size DECIMAL(20,0), forked_at BIGINT"
+    schema(Outcome)                 # author: binary, low: int64, size: decimal128(20, 0), forked_at: int64
 
 Log ids, sequence numbers and sizes go up to 2^64 - 1. Spark has no unsigned 64-bit type; its decimals hold them, but
 are slow to sort and to join by. Between the steps these numbers are therefore signed longs, 2^63 lower, which keep
@@ -23,39 +23,23 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
-UNSIGNED = "DECIMAL(20,0)"
-"""The SQL type of an unsigned 64-bit number in tables for users."""
-
-SUM = "DECIMAL(38,0)"
-"""The SQL type of a sum of such numbers."""
-
-Unsigned = Annotated[int, UNSIGNED]
+UNSIGNED = pa.decimal128(20, 0)
 """The type of a column of unsigned 64-bit numbers, in tables for users."""
 
-Sum = Annotated[int, SUM]
-"""The type of a column of sums of such numbers."""
-
-Tiny = Annotated[int, "TINYINT"]
-"""The type of a column of numbers from -128 to 127."""
+Unsigned = Annotated[int, UNSIGNED]
+Sum = Annotated[int, pa.decimal128(38, 0)]  # a sum of such numbers
+Tiny = Annotated[int, pa.int8()]
+Short = Annotated[int, pa.int32()]
 
 # Rows in one Arrow batch, and bytes of their binary cells. Larger batches hold more in a worker at once; smaller ones
 # cost more for each row, because Arrow and Spark do some work for each batch.
 BATCH_ROWS = 2000
 BATCH_BYTES = 16 * 1024 * 1024
 
-_ARROW = {
-    "BINARY": pa.binary(),
-    "BIGINT": pa.int64(),
-    "TINYINT": pa.int8(),
-    "INT": pa.int32(),
-    "BOOLEAN": pa.bool_(),
-    "STRING": pa.string(),
-    "DOUBLE": pa.float64(),
-    UNSIGNED: pa.decimal128(20, 0),
-    SUM: pa.decimal128(38, 0),
-}
-_SQL = {bytes: "BINARY", int: "BIGINT", str: "STRING", bool: "BOOLEAN", float: "DOUBLE"}
+_ARROW = {bytes: pa.binary(), int: pa.int64(), str: pa.string(), bool: pa.bool_(), float: pa.float64()}
 
 
 class Row(Protocol):
@@ -82,18 +66,6 @@ def names(table: type[Row]) -> tuple[str, ...]:
     return cast("tuple[str, ...]", cast("Any", table)._fields)
 
 
-@cache
-def types(table: type[Row]) -> dict[str, str]:
-    """The SQL types of a table's columns, by name, in order. ``KeyError`` for an annotation without an SQL type."""
-    return {name: _sql(kind) for name, kind in get_type_hints(table, include_extras=True).items()}
-
-
-def _sql(kind: Any) -> str:  # noqa: ANN401 - an annotation
-    if NoneType in get_args(kind):
-        (kind,) = set(get_args(kind)) - {NoneType}
-    return str(get_args(kind)[1]) if get_origin(kind) is Annotated else _SQL[kind]
-
-
 def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
     """A table with the columns of several tables, each column once: what a join of them has, for columnar steps.
 
@@ -107,20 +79,21 @@ def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
     return found
 
 
-def ddl(table: type[Row]) -> str:
-    """The columns as a schema in SQL: ``author BINARY, log BIGINT``."""
-    return ", ".join(f"{name} {kind}" for name, kind in types(table).items())
-
-
 @cache
 def schema(table: type[Row]) -> pa.Schema:
-    """The columns as a schema of Arrow. ``KeyError`` for an SQL type that no step uses so far."""
-    return pa.schema([(name, arrow(kind)) for name, kind in types(table).items()])
+    """The columns as a schema of Arrow. ``KeyError`` for an annotation that no table has so far."""
+    return pa.schema([(name, _arrow(kind)) for name, kind in get_type_hints(table, include_extras=True).items()])
 
 
-def arrow(kind: str) -> pa.DataType:
-    """The type of Arrow for one of SQL. ``KeyError`` for a type that no step uses so far."""
-    return _ARROW[kind]
+def _arrow(kind: Any) -> pa.DataType:  # noqa: ANN401 - an annotation
+    if NoneType in get_args(kind):
+        (kind,) = set(get_args(kind)) - {NoneType}
+    return get_args(kind)[1] if get_origin(kind) is Annotated else _ARROW[kind]
+
+
+def struct(table: type[Row]) -> StructType:
+    """The columns as a schema of Spark."""
+    return from_arrow_schema(schema(table))
 
 
 def rows(table: type[R], batches: Iterable[pa.RecordBatch]) -> Iterator[R]:
@@ -140,8 +113,7 @@ def _cells(column: pa.Array) -> list[Any]:
 
 def batch_of(table: type[Row], some: Iterable[Row]) -> pa.RecordBatch:
     """Rows, at least one, as one Arrow batch. Further cells of a row are left out."""
-    columns = zip(zip(*some, strict=True), schema(table), strict=False)
-    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema(table))
+    return pa.RecordBatch.from_pydict(dict(zip(names(table), zip(*some, strict=True), strict=False)), schema(table))
 
 
 def table_of(table: type[Row], some: Iterable[Row]) -> pa.Table:

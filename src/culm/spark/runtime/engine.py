@@ -29,19 +29,17 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute, dataset, fs
 
+from culm.spark.batches.fields import Flags
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Batch, R, Row, batched, batches, fitted, in_order, names, rows, schema
-from culm.spark.runtime.output import read_batches, write_here
+from culm.spark.runtime.output import Read, read_batches, write_here
 
 Step = Callable[[Iterator[Any]], Iterable[Row]]
-Read = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
-Mask = npt.NDArray[np.bool_]
-Chosen = Callable[[pa.Table], Mask]
+Chosen = Callable[[pa.Table], Flags]
 By = tuple[Sequence[str], Chosen]
 Overlap = tuple[str, str, str, str] | None
 
@@ -66,22 +64,15 @@ class Table(Generic[R]):
 
         ``columnar``: the step takes Arrow batches instead of rows.
         """
-        return self.mapped(step if columnar else partial(_by_rows, step, self.table), into)
+        work = work_of(step, self.table, columnar=columnar)
+        return Table(into, lambda: batches(into, work(iter(self._make()))))
 
     def keep(self, step: Step, *into: type[Row], at: Places = NOWHERE, columnar: bool = False) -> Sequence[Table[Any]]:
         """The tables that a step makes of the rows, made once, in the order of ``into``.
 
         ``at`` names new folders for those that are to stay as Parquet files.
         """
-        return self.made(step if columnar else partial(_by_rows, step, self.table), into, at)
-
-    def mapped(self, work: Read, into: type[To]) -> Table[To]:
-        """``map`` for a step that takes Arrow batches."""
-        return Table(into, lambda: batches(into, work(iter(self._make()))))
-
-    def made(self, work: Read, into: Sequence[type[Row]], at: Places) -> Sequence[Table[Any]]:
-        """``keep`` for such a step."""
-        return _kept(work(iter(self._make())), into, at)
+        return _kept(work_of(step, self.table, columnar=columnar)(iter(self._make())), into, at)
 
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> Table[R]:  # noqa: ARG002 - for engines with tasks
         """The rows sorted by ``by``, then ``order``, nulls first; rows that are equal in ``by`` meet in one task.
@@ -92,21 +83,19 @@ class Table(Generic[R]):
         """
         return Table(self.table, lambda: in_order(self.whole(), map(_key, (*by, *order))))
 
-    def join(
-        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
-    ) -> Table[To]:
+    def join(self, other: Table[Any], on: Sequence[str], into: type[To], overlap: Overlap = None) -> Table[To]:
         """Each pair of rows that are equal in ``on``, with the columns of another class, which are found by name.
 
-        A column that both have is taken from this table; one that neither has is null. ``outer``: with the rows of this
-        table that equal none of the other. ``overlap`` names a first and a last column of this table, and then of the
-        other one: only pairs whose spans overlap. The other class needs these columns, too.
+        A column that both have is taken from this table; one that neither has is null. ``overlap`` names a first and a
+        last column of this table, and then of the other one: only pairs whose spans overlap, but also the rows of this
+        table that equal none of the other. The other class needs these columns, too.
         """
         theirs = [*on, *(name for name in names(into) if name in {*names(other.table)} - {*names(self.table)})]
 
         def joined() -> pa.Table:
-            kind = "left outer" if outer else "inner"
+            kind = "left outer" if overlap else "inner"
             found = _numbered(self.whole()).join(other.whole().select(theirs), [*on], join_type=kind)
-            if overlap is not None:
+            if overlap:
                 first, last, low, high = map(compute.field, overlap)
                 found = found.filter(low.is_null() | ((first <= high) & (low <= last)))
             return fitted(found.sort_by("#"), into)
@@ -117,7 +106,7 @@ class Table(Generic[R]):
         """The rows that equal some row of another table in ``on``; with the kind ``anti`` all others."""
         others = cache(lambda: other.whole().select([*on]))
 
-        def chosen(found: pa.Table) -> Mask:
+        def chosen(found: pa.Table) -> Flags:
             met = _numbered(found).join(others(), [*on], join_type=f"left {kind}")
             return np.isin(np.arange(len(found)), met.column("#"))
 
@@ -187,7 +176,7 @@ class Table(Generic[R]):
     def kept(self, at: Path | None = None) -> Table[R]:
         """The rows, made once; ``at`` names a new folder if they are to stay as Parquet files."""
         places: Places = {} if at is None else {self.table: at}
-        return self.made(partial(_as_they_are, self.table), [self.table], places)[0]
+        return self.keep(partial(_as_they_are, self.table), self.table, at=places, columnar=True)[0]
 
     def count(self) -> int:
         """How many rows a kept table has."""
@@ -250,8 +239,9 @@ class Engine:
         """Remove what lies on a shelf, and the tables that have its name."""
 
 
-def _by_rows(step: Step, table: type[Row], found: Iterator[pa.RecordBatch]) -> Iterable[Row]:
-    return step(rows(table, found))
+def work_of(step: Step, table: type[Row], *, columnar: bool) -> Read:
+    """A step as it is done with Arrow batches of a table."""
+    return step if columnar else lambda found: step(rows(table, found))
 
 
 def _as_they_are(table: type[Row], found: Iterable[pa.RecordBatch]) -> Iterator[Batch]:

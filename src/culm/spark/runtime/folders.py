@@ -34,8 +34,6 @@ from culm.spark.storage.filesystems import check_bucket, said
 from culm.spark.storage.location import Location, located
 from culm.staging import staged_folder
 
-__all__ = ["check_output", "whole_folder"]
-
 _PARTIAL = re.compile(r"_partial-[0-9a-f]{16}/")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
@@ -12,75 +12,70 @@ from typing import Any
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from culm.spark.reading.entries import least_tasks, reading, tasks
 from culm.spark.reading.inputs import Split, shared
-from culm.spark.runtime.columns import R, Row, batched, batches, ddl, names, rows, schema, types
-from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Places, Read, Table, To
-from culm.spark.runtime.output import place_of, read_batches, write_by_workers
+from culm.spark.runtime.columns import R, Row, batched, batches, names, rows, schema, struct
+from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Places, Step, Table, To, work_of
+from culm.spark.runtime.output import Read, place_of, read_batches, write_by_workers
 
 _numbers = count()  # Of tables that Spark keeps.
 
 
 class SparkTable(Table[R]):
-    """A DataFrame, which has the columns of ``table`` and may have others."""
+    """A DataFrame with the columns of ``table``."""
 
     def __init__(self, engine: OnSpark, table: type[R], frame: DataFrame, place: Path | None = None) -> None:
         self._engine = engine
         self.table = table
-        self.frame = frame
+        self.frame = frame.select(*names(table))
         self._place = place
 
-    def mapped(self, work: Read, into: type[To]) -> SparkTable[To]:
-        return self._engine.made(self._given(), work, into)
+    def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
+        return self._engine.made(self.frame, work_of(step, self.table, columnar=columnar), into)
 
-    def made(self, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
-        return self._engine.kept(self._given(), work, into, at)
-
-    def _given(self) -> DataFrame:
-        return self.frame.select(*names(self.table))
+    def keep(self, step: Step, *into: type[Row], at: Places = NOWHERE, columnar: bool = False) -> Tables:
+        return self._engine.kept(self.frame, work_of(step, self.table, columnar=columnar), into, at)
 
     def spread(self, by: Sequence[str], order: Sequence[str] = (), tasks: int | None = None) -> SparkTable[R]:
-        given = self._given()
-        apart = given.repartition(*by) if tasks is None else given.repartition(tasks, *by)
+        apart = self.frame.repartition(*by) if tasks is None else self.frame.repartition(tasks, *by)
         keys = [functions.desc(name[1:]) if name.startswith("-") else functions.asc(name) for name in (*by, *order)]
         return self._of(apart.sortWithinPartitions(*keys))
 
     def _of(self, frame: DataFrame) -> SparkTable[R]:
         return SparkTable(self._engine, self.table, frame)
 
-    def join(
-        self, other: Table[Any], on: Sequence[str], into: type[To], *, outer: bool = False, overlap: Overlap = None
-    ) -> SparkTable[To]:
+    def join(self, other: Table[Any], on: Sequence[str], into: type[To], overlap: Overlap = None) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
-        joined = self._given().join(frame_of(other).select(*on, *theirs), list(on), "left" if outer else "inner")
-        if overlap is not None:
+        joined = self.frame.join(frame_of(other).select(*on, *theirs), list(on), "left" if overlap else "inner")
+        if overlap:
             first, last, low, high = overlap
             joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
-        return SparkTable(self._engine, into, fitted(joined, types(into)))
+        return SparkTable(self._engine, into, fitted(joined, into))
 
     def among(self, other: Table[Any], on: Sequence[str], kind: str = "semi") -> SparkTable[R]:
-        return self._of(self._given().join(frame_of(other).select(*on), list(on), f"left_{kind}"))
+        return self._of(self.frame.join(frame_of(other).select(*on), list(on), f"left_{kind}"))
 
     def total(self, by: Sequence[str], into: type[To], *, least: Collection[str] = ()) -> SparkTable[To]:
         others = [(functions.min if name in least else functions.sum, name) for name in names(into)[len(by) :]]
         found = self.frame.groupBy(*by).agg(*(aggregate(name).alias(name) for aggregate, name in others))
-        return SparkTable(self._engine, into, fitted(found, types(into)))
+        return SparkTable(self._engine, into, fitted(found, into))
 
     def dealt(
         self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int
     ) -> SparkTable[To]:
         # Few rows are dealt out, so that the table of their amounts can go to every task.
         shares = frame_of(among).selectExpr(*on, f"ceil({amount} / {most}) AS shares").where("shares > 1")
-        joined = self._given().join(functions.broadcast(shares), list(on), "left")
+        joined = self.frame.join(functions.broadcast(shares), list(on), "left")
         share = functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)")
-        return SparkTable(self._engine, into, joined.withColumn("share", share).select(*names(into)))
+        return SparkTable(self._engine, into, joined.withColumn("share", share))
 
     def union(self, other: Table[R]) -> SparkTable[R]:
-        return self._of(self._given().unionByName(frame_of(other).select(*names(self.table))))
+        return self._of(self.frame.unionByName(frame_of(other)))
 
     def select(self, into: type[To], **given: str | int | None) -> SparkTable[To]:
-        return SparkTable(self._engine, into, fitted(self._given(), types(into), **given))
+        return SparkTable(self._engine, into, fitted(self.frame, into, **given))
 
     def where(self, column: str) -> SparkTable[R]:
         return self._of(self.frame.where(f"{column} IS NOT NULL"))
@@ -104,12 +99,12 @@ class SparkTable(Table[R]):
 Tables = Sequence[SparkTable[Any]]
 
 
-def fitted(frame: DataFrame, columns: Mapping[str, str], **given: str | int | None) -> DataFrame:
-    """Columns of these SQL types; one that is neither there nor given is null. ``given``: see ``Table.select``."""
-    there = {name: name for name in frame.columns}
-    sources = {name: given.get(name, there.get(name)) for name in columns}
+def fitted(frame: DataFrame, into: type[Row], **given: str | int | None) -> DataFrame:
+    """The columns of a class; one that is neither there nor given is null. ``given``: see ``Table.select``."""
+    there = frame.columns
+    sources = {name: given.get(name, name if name in there else None) for name in names(into)}
     cells = {name: functions.col(one) if isinstance(one, str) else functions.lit(one) for name, one in sources.items()}
-    return frame.select([cells[name].cast(kind).alias(name) for name, kind in columns.items()])
+    return frame.select([cells[field.name].cast(field.dataType).alias(field.name) for field in struct(into)])
 
 
 def frame_of(table: Table[Any]) -> DataFrame:
@@ -135,7 +130,7 @@ class OnSpark(Engine):
 
     def made(self, frame: DataFrame, work: Read, into: type[To]) -> SparkTable[To]:
         """What some work in the tasks makes of a DataFrame, when it is asked for."""
-        return SparkTable(self, into, frame.mapInArrow(lambda found: batches(into, work(found)), ddl(into)))
+        return SparkTable(self, into, frame.mapInArrow(lambda found: batches(into, work(found)), struct(into)))
 
     def kept(self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         """What some work in the tasks makes of a DataFrame, made once."""
@@ -154,29 +149,25 @@ class OnSpark(Engine):
         """
         work = partial(lambda _, work, found: work(found), next(_numbers), work)
 
-        def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            kinds = {table: pa.struct(list(schema(table))) for table in into}
-            for batch in batched(work(found), into):
-                columns = [
-                    batch.data.to_struct_array() if table is batch.table else pa.nulls(len(batch.data), kind)
-                    for table, kind in kinds.items()
-                ]
-                yield pa.record_batch(columns, [f"t{at}" for at in range(len(into))])
+        kinds = pa.schema([(f"t{at}", pa.struct(list(schema(table)))) for at, table in enumerate(into)])
 
-        columns = ", ".join(f"t{at} STRUCT<{ddl(table)}>" for at, table in enumerate(into))
-        made = frame.mapInArrow(run, columns).persist(StorageLevel.DISK_ONLY)
+        def run(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for table, data in batched(work(found), into):
+                own = {f"t{into.index(table)}": data.to_struct_array()}
+                yield pa.record_batch([own.get(kind.name, pa.nulls(len(data), kind.type)) for kind in kinds], kinds)
+
+        made = frame.mapInArrow(run, from_arrow_schema(kinds)).persist(StorageLevel.DISK_ONLY)
         tables = ((table, made.where(f"t{at} IS NOT NULL").select(f"t{at}.*")) for at, table in enumerate(into))
         return [SparkTable(self, table, of_table) for table, of_table in tables]
 
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
         # With a schema Spark opens no file to find the columns.
-        return SparkTable(self, table, self.spark.read.schema(ddl(table)).parquet(place_of(folder)), folder)
+        return SparkTable(self, table, self.spark.read.schema(struct(table)).parquet(place_of(folder)), folder)
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
-        places = ((self.stored(folder, table).frame, functions.lit(value).cast("BIGINT")) for value, folder in folders)
-        frames = [frame.withColumn(number, value) for frame, value in places]
-        none = self.spark.createDataFrame([], ddl(table))
-        return SparkTable(self, table, reduce(DataFrame.unionByName, frames) if frames else none)
+        none = SparkTable(self, table, self.spark.createDataFrame([], struct(table)))
+        tables = (self.stored(folder, table).select(table, **{number: value}) for value, folder in folders)
+        return reduce(SparkTable.union, tables, none)
 
     def shelf(self, name: str) -> Path | None:
         return None if self._work is None else self._work / name

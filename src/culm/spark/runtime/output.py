@@ -31,7 +31,7 @@ from culm.errors import ConfigError
 from culm.spark.runtime.columns import Row, batched, schema
 from culm.spark.storage import Location, located
 
-Step = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
+Read = Callable[[Iterator[pa.RecordBatch]], Iterable[Row]]
 
 # Bytes (uncompressed) that are collected before they are written as one row group. Until then they are in the worker's
 # memory; smaller row groups compress worse, and readers have more of them to open.
@@ -85,7 +85,7 @@ def write_here(made: Iterable[Row], folders: Mapping[type[Row], Path]) -> None:
         whole_table(table, folder)
 
 
-def write_by_workers(frame: DataFrame, step: Step, folders: Mapping[type[Row], Path]) -> None:
+def write_by_workers(frame: DataFrame, step: Read, folders: Mapping[type[Row], Path]) -> None:
     """Write what a step makes of a DataFrame's batches as tables into new folders.
 
     The workers write the files themselves, because rows that only pass through Spark cost it as much as everything else

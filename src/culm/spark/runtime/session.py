@@ -110,15 +110,13 @@ def session(master: str = "local[*]", app_name: str = "culm", config: Mapping[st
     if (active := SparkSession.getActiveSession()) is not None:
         return active
     check_reachable(master)
-    builder: SparkSession.Builder = SparkSession.builder
+    given = dict(config or {})
     if master.startswith("sc://"):
-        builder = builder.remote(master)
-        settings = {name: value for name, value in (config or {}).items() if name.startswith("spark.sql.")}
+        given = {"spark.remote": master} | {name: given[name] for name in given if name.startswith("spark.sql.")}
     else:
-        builder = builder.master(master)
-        settings = _prepared() | dict(config or {})
+        given = {"spark.master": master} | _prepared() | given
     try:
-        return builder.appName(app_name).config(map={**settings}).getOrCreate()
+        return SparkSession.builder.appName(app_name).config(map={**given}).getOrCreate()
     except Exception as error:  # noqa: BLE001 - whatever Spark raises, its user needs one line
         raise ConfigError(f"cannot start Spark at {master}: {first_cause(str(error))}") from None
 

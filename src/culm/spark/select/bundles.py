@@ -23,7 +23,7 @@ from hashlib import blake2b
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow.compute import field
@@ -74,7 +74,7 @@ class Bundled(NamedTuple):
     size: Unsigned
     payload_hash: bytes
     encoded: bytes
-    places: Annotated[list[dict[str, Any]] | None, "ARRAY<STRUCT<source: STRING, offset: BIGINT>>"]
+    places: list[dict[str, Any]] | None
 
 
 class PlaceRow(NamedTuple):
@@ -147,7 +147,7 @@ class Payloads(ExitStack):
             if len(self._sources) >= _OPEN:
                 self.close()
                 self._sources.clear()
-            location = Location(path, self._settings)
+            location = Location(path, settings=self._settings)
             if start_of(location) == SQLITE_MAGIC:
                 self._sources[path] = partial(read_pieces, self.enter_context(opened_store(location)))
             else:

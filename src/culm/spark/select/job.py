@@ -72,7 +72,7 @@ class Selecting:
         blocks = self._segments.select(JudgedRow).map(present, pieces.BlockRow)
         covered = blocks.spread(LOG, ("low",)).map(pieces.covering, pieces.BlockRow)
         overlap = ("start", "reach", "low", "upto")
-        requested = self.asked.join(covered, LOG, pieces.Request, outer=True, overlap=overlap)
+        requested = self.asked.join(covered, LOG, pieces.Request, overlap)
         self._pieces, self._gaps = requested.keep(pieces.cut, pieces.Piece, pieces.Gap, columnar=True)
 
     def together(self) -> Table[pieces.Piece]:

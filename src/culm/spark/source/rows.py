@@ -43,7 +43,7 @@ from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
 from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
-from culm.spark.runtime.columns import UNSIGNED, fitted
+from culm.spark.runtime.columns import fitted
 from culm.wire.places import parse_author, parse_log, parse_number
 
 try:
@@ -54,7 +54,7 @@ except ImportError:  # PySpark 4.1
         """The mark of streams that can end with what is held when they start, where PySpark has none."""
 
 
-__all__ = ["DECODED", "ENTRIES", "Options", "Pieces", "SupportsTriggerAvailableNow", "decoded", "entry_batches"]
+__all__ = ["ENTRIES", "Options", "Pieces", "SupportsTriggerAvailableNow", "decoded", "entry_batches"]
 
 
 def _some(array: pa.Array, rows: Flags) -> pa.Array:
@@ -75,6 +75,7 @@ def _signature(fields: Fields) -> pa.Array:
     return _cut(fields, fields.end - SIGNATURE_BYTES, SIGNATURE_BYTES, fixed_binary)
 
 
+UNSIGNED = "DECIMAL(20,0)"
 # The type of each column in SQL, a comment, and of a field of entries how it is made; null in rows that are no entries.
 _COLUMNS: dict[str, tuple[str, str, Callable[[Fields], pa.Array] | None]] = {
     "source": ("STRING", "the path or URI where it was found", None),
@@ -252,12 +253,9 @@ def _batch(found: pa.RecordBatch, options: Options) -> pa.RecordBatch:
 
 _FIELDS = {name: make for name, (_, _, make) in _COLUMNS.items() if make is not None}
 
-DECODED = {name: ENTRIES[name] for name in _FIELDS}
-"""The fields of an entry, as SQL types."""
-
 
 def decoded(encoded: pa.Array) -> pa.Array:
-    """Entries as structs of their fields (``DECODED``); null where the bytes are not an entry."""
+    """Entries as structs of their fields; null where the bytes are not an entry."""
     fields = fields_of(encoded)
     columns = [make(fields) for make in _FIELDS.values()]
     return pa.StructArray.from_arrays(columns, names=list(_FIELDS), mask=pa.array(~fields.good))

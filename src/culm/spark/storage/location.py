@@ -64,7 +64,7 @@ class Location:
     """Where a file or folder is: an absolute path of this machine, or a URI; and the settings to open it."""
 
     uri: str
-    settings: Settings = field(default=(), repr=False, compare=False)
+    settings: Settings = field(default=(), repr=False, compare=False, kw_only=True)
 
     def __str__(self) -> str:
         """The path or URI."""
@@ -72,7 +72,7 @@ class Location:
 
     def __truediv__(self, name: str) -> Location:
         """What lies in this folder under a name."""
-        return Location(f"{self.uri.rstrip('/')}/{name}", self.settings)
+        return Location(f"{self.uri.rstrip('/')}/{name}", settings=self.settings)
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class Location:
         """The location of another path of the same file system; ``own`` is the path of this location."""
         below = re.sub(r"^[^/]+://[^/]*", "", self.uri)
         root = len(own.rstrip("/")) - len(below)  # of the path: a bucket's name, which the URI has as its authority
-        return Location(self.uri.removesuffix(below) + path[root:], self.settings)
+        return Location(self.uri.removesuffix(below) + path[root:], settings=self.settings)
 
 
 def located(places: Iterable[str | os.PathLike[str]], given: Mapping[str, str] | None = None) -> list[Location]:
@@ -131,7 +131,7 @@ def located(places: Iterable[str | os.PathLike[str]], given: Mapping[str, str] |
 
 
 def _located(text: str, settings: Settings) -> Location:
-    return Location(text.rstrip("/"), settings) if scheme_of(text) else Location(str(Path(text).absolute()))
+    return Location(text.rstrip("/"), settings=settings) if scheme_of(text) else Location(str(Path(text).absolute()))
 
 
 def target(place: str | os.PathLike[str]) -> Path | Location:

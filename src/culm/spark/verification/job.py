@@ -39,7 +39,7 @@ from culm.spark.reading.inputs import plan
 from culm.spark.runtime.columns import Row, rows
 from culm.spark.runtime.engine import Table
 from culm.spark.runtime.onspark import OnSpark, frame_of
-from culm.spark.runtime.shell import Result, is_small, job, size_of
+from culm.spark.runtime.shell import Result, is_small, job
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.forks import Fork, Prefix, forks, settled, told
 from culm.spark.verification.lakehouse import Target
@@ -48,17 +48,6 @@ from culm.spark.verification.state import held
 from culm.spark.verification.verdicts import Verdict
 from culm.spark.verification.verify import Increment, Verification
 from culm.store.files import BundleWriter
-
-_LINES = (
-    ("entries", "entries          "),
-    ("verified", "  verified       "),
-    ("uncertified", "    not certified"),
-    ("unverified", "  unverified     "),
-    ("invalid", "  invalid        "),
-    ("forks", "forked logs      "),
-    ("payload_mismatches", "wrong payloads   "),
-    ("rejects", "rejects          "),
-)
 
 _WHY = (
     "not certified: each of these entries has a path to entry 1, but entries of its certificate pool are missing or"
@@ -98,9 +87,18 @@ class Summary(Result):
 
         The time is left out, so that the same inputs give the same text.
         """
-        counts = [f"{getattr(self, name):,}" for name, _ in _LINES]
-        right = max(map(len, counts))
-        lines = [f"{label}  {count:>{right}}" for (_, label), count in zip(_LINES, counts, strict=True)]
+        counts = {
+            "entries": self.entries,
+            "  verified": self.verified,
+            "    not certified": self.uncertified,
+            "  unverified": self.unverified,
+            "  invalid": self.invalid,
+            "forked logs": self.forks,
+            "wrong payloads": self.payload_mismatches,
+            "rejects": self.rejects,
+        }
+        left, right = max(map(len, counts)), max(len(f"{count:,}") for count in counts.values())
+        lines = [f"{label:{left}}  {count:>{right},}" for label, count in counts.items()]
         return "\n".join([*lines, *([_WHY] if self.uncertified else [])])
 
 
@@ -142,9 +140,7 @@ def run(
             with run.engine(master, small=target is None and is_small(splits)) as engine:
                 if target is not None and isinstance(engine, OnSpark):
                     target.check(engine.spark)
-                verification = Verification(engine, ways, keep=with_forks, size=size_of(splits))
-                if known is not None:
-                    verification = Increment(engine, known, size=size_of(splits))
+                verification = Increment(engine, known) if known else Verification(engine, ways, keep=with_forks)
                 verification.read(run, splits)
                 run.say("writing the verdicts")
                 counts = verification.pronounce(run.folder / "verdicts")
@@ -204,7 +200,7 @@ def run_forks(
     splits, ways = plan(inputs), Signatures(signatures)
     with job("forks", output, inputs, mode={"signatures": signatures}, overwrite=overwrite, progress=progress) as run:
         with run.engine(master, small=is_small(splits)) as engine:
-            verification = Verification(engine, ways, keep=True, size=size_of(splits))
+            verification = Verification(engine, ways, keep=True)
             verification.read(run, splits)
             run.say("finding how far each log can be trusted, and writing the proofs of forks")
             at: dict[type[Row], Path] = {Prefix: run.folder / "logs", Fork: run.folder / "forks"}

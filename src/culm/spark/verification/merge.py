@@ -134,11 +134,6 @@ class Outcome(NamedTuple):
         gaps = struct.unpack_from(f"<{count}Q", data, at)
         return cls(limit, forked_at, bool(forked), data[_OUTCOME.size : middle], data[middle:at], gaps)
 
-    @property
-    def cause(self) -> str:
-        """Why everything from the limit on is invalid."""
-        return f"{'fork' if self.forked else 'payload size mismatch'} at {self.limit}"
-
 
 _Reached = tuple[Summary, bytes, bytes]
 """A summary, with what of it is connected and held (``Outcome``)."""

@@ -188,7 +188,9 @@ class JudgedSegment:
         return pa.record_batch([*place, *entry, *said, *rest], [*Verdict._fields])
 
     def _reasons(self, found: Findings, verdict: npt.NDArray[np.int8]) -> pa.Array:
-        reasons = np.where(verdict == 2, self.outcome.cause, np.array(None))
+        limit, forked = self.outcome.limit, self.outcome.forked
+        cause = f"{'fork' if forked else 'payload size mismatch'} at {limit}"  # why all from the limit on is invalid
+        reasons = np.where(verdict == 2, cause, np.array(None))
         reasons[found.signature == Signature.BAD] = BAD_SIGNATURE
         unverified = (verdict == 1).nonzero()[0]
         reasons[unverified] = [self._needs(seq) for seq in found.seq[unverified].tolist()]

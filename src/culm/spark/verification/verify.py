@@ -34,10 +34,10 @@ from pyspark.sql import DataFrame
 from culm.errors import ConfigError
 from culm.spark.reading.found import EntryRow
 from culm.spark.reading.inputs import Split
-from culm.spark.runtime.columns import Row, types
+from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Engine, Step, Table, To
 from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
-from culm.spark.runtime.shell import Job
+from culm.spark.runtime.shell import Job, size_of
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
 from culm.spark.verification.merge import BLOCK, LOG, SEGMENT, IndexRow, SegmentRow, grouped, merge_logs, sums
@@ -107,27 +107,30 @@ def entries_of(entries: DataFrame) -> DataFrame:
     """The columns of entries as they are read; those that are missing are null. ``ConfigError`` without ``encoded``."""
     if "encoded" not in entries.columns:
         raise ConfigError("a DataFrame of entries needs a binary column 'encoded'")
-    return fitted(entries, types(EntryRow), payload=None)
+    return fitted(entries, EntryRow, payload=None)
 
 
 class Verification:
     """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
 
-    ``keep``: the segments have their entries. ``size``: how many bytes the inputs have, from which the number of tasks
-    follows; None leaves that to Spark.
+    ``keep``: the segments have their entries.
     """
 
     segments: Table[SegmentRow]
     outcomes: Table[IndexRow]
     rejects: Table[Reject]
 
-    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False, size: int | None = None) -> None:
-        self.engine, self.signatures, self._keep, self._size = engine, signatures, keep, size
+    _size: int | None = None
+    """How many bytes the inputs have, from which the number of tasks follows; None leaves that to Spark."""
+
+    def __init__(self, engine: Engine, signatures: Signatures, *, keep: bool = False) -> None:
+        self.engine, self.signatures, self._keep = engine, signatures, keep
         self._at: Mapping[type[Row], Path] = {}  # the folder of the segments, if they stay
 
     def read(self, run: Job, splits: list[Split]) -> None:
         """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
         run.say_reading(splits)
+        self._size = size_of(splits)
         step = partial(gather, folder=self.engine.shelf("packs"))
         packs, self.rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
         self.take(packs)
@@ -187,12 +190,13 @@ class Verification:
 class Increment(Verification):
     """A verification on top of a state. The new generation becomes part of the state with ``State.commit``.
 
-    ``place``: the folder of that generation, if ``State.begin`` has been called already.
+    ``place``: the folder of that generation, if ``State.begin`` has been called already. ``size``: of inputs that are
+    not read here, in bytes.
     """
 
     def __init__(self, engine: Engine, state: State, *, size: int | None = None, place: Path | None = None) -> None:
-        super().__init__(engine, Signatures(state.signatures), keep=True, size=size)
-        self._state, self._number = state, state.next_number
+        super().__init__(engine, Signatures(state.signatures), keep=True)
+        self._state, self._number, self._size = state, state.next_number, size
         self._place = place or state.begin()
         self._at = {SegmentRow: self._place / "segments"}
 

@@ -170,7 +170,8 @@ pub fn digests<'py>(
     Ok(PyBytes::new(py, &found))
 }
 
-fn places(starts: &[u8], ends: &[u8]) -> PyResult<Vec<(usize, usize)>> {
+/// Two columns of 8 bytes for each record, as pairs.
+pub fn places(starts: &[u8], ends: &[u8]) -> PyResult<Vec<(usize, usize)>> {
     if starts.len() != ends.len() || starts.len() % 8 != 0 {
         return Err(PyValueError::new_err("starts and ends are columns of 8 bytes for each record"));
     }

@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 7  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 8  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -68,11 +68,20 @@ class Core(Protocol):
     def crc32(self, data: bytes, before: int, start: int, end: int, /) -> int:
         """As ``zlib.crc32`` of the bytes from ``start`` to ``end``, behind others; ``ValueError`` outside of them."""
 
-    def fingerprints(self, sums: bytes, low: bytes, high: bytes, /) -> bytes:
-        """The fingerprints (16 bytes each) of ranges of a sealed set.
+    def Ranges(  # noqa: N802 - a class of the core
+        self,
+        buffers: tuple[bytes, bytes, bytes],
+        message: bytes,
+        at: tuple[int, int, int],
+        before: tuple[int, bytes],
+        low: int,
+        /,
+    ) -> "Ranges":
+        """The ranges of a negentropy message from an offset on, and the records of a sealed set in them.
 
-        ``sums``: of the first 0, 1, 2, ... ids modulo 2^256, 32 little-endian bytes each. ``low`` and ``high``: 64-bit
-        positions in the byte order of the machine. ``ValueError`` if a range lies outside.
+        ``buffers`` are those of ``culm.negentropy.array.ArrayStorage``. ``at``: the offset, one from which on no range
+        is read, the most ranges. Reading ends in front of a range that is malformed, long or up to infinity. ``before``
+        is the bound in front of them, with the position ``low``. ``ValueError`` for no such set or position.
         """
 
     def LZFooDecoder(self, window: int, /) -> "LZFooDecoder":  # noqa: N802 - a class of the core
@@ -90,6 +99,35 @@ class Blake2b(Protocol):
 
     def digest(self) -> bytes:
         """The hash of all pieces so far: 64 bytes."""
+
+
+class Ranges(Protocol):
+    """Ranges of a message, one behind the other; see ``culm.negentropy.batches``."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def end(self) -> int:
+        """Where the last range ends in the message; ``ValueError`` if there is none."""
+
+    def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """A byte for each range: its mode; whether it has a list, or a fingerprint other than ours.
+
+        And 8 bytes, in the machine's order: the position of our first record in it; of the first one behind.
+        """
+
+    def bound(self, row: int, /) -> tuple[int, bytes]:
+        """The bound of a range; of the one in front of them all for -1. ``ValueError`` if there is no such range."""
+
+    def alone(self) -> tuple[bytes, bytes]:
+        """The ids of all lists that stand in ours alone, and those that stand in theirs alone: 32 bytes each."""
+
+    def answers(self, rows: bytes, parts: bytes, skips: bytes, last: int, /) -> tuple[bytes, bytes]:
+        """The answers to ranges of these numbers, in a row, and where in it each ends.
+
+        ``parts`` tells into how many parts our records are divided, 0 for a list; ``skips``, a byte each, whether a
+        Skip goes in front. ``last`` is the timestamp of the last bound written. ``ValueError`` for no such range.
+        """
 
 
 class LZFooDecoder(Protocol):

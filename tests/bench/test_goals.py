@@ -52,7 +52,7 @@ def test_a_ratio_without_its_limit_has_no_goal() -> None:
 @pytest.mark.parametrize(
     ("kind", "limit", "differences", "goal"),
     [
-        ("even, native core", 0, 100, 0.8),
+        ("even, native core", 0, 100, 0.4),
         ("sparing, Python alone", 0, 10_000, 2.5),
         ("sparing, Python alone", 60_000, 1_000, 1.2),
         ("even, native core", 60_000, 100, None),

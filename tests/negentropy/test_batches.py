@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from culm import native
 from culm.errors import RemoteProtocolError
 from culm.negentropy import ArrayStorage, Negentropy, SubRange, batches, even, newest_listed, reconciler, sparing
-from culm.negentropy.codec import encode_varint
+from culm.negentropy.codec import encode_varint, read_ranges
 from tests.negentropy import plainly
 from tests.negentropy.sessions import reconcile
 
@@ -170,17 +170,72 @@ def test_fingerprints_of_any_length() -> None:
     assert [storage.fingerprint(begin, end) for begin, end in pairs] == expected
 
 
-def test_the_core_refuses_ranges_outside() -> None:
-    """A range that ends before it begins or behind the set, or columns of different lengths: no memory is read."""
-    core = native.core
-    if core is None:
+@pytest.mark.usefixtures("_always")
+def test_fingerprints_that_agree() -> None:
+    """As above, but in a message: nothing is answered if they agree, and 16 parts if one of them does not."""
+    sizes = 0, 1, 127, 128, 129, 16_383, 16_384
+    items = [(number, b"\xff" * 24 + number.to_bytes(8, "big")) for number in range(sum(sizes))]
+    ranges, begin = [], 0
+    for size in sizes:
+        ranges.append(encode_varint(size + 1) + b"\0\1" + plainly.fingerprint(items[begin : begin + size]))
+        begin += size
+    session = Negentropy(ArrayStorage.of(items))
+    assert b"\x61" == session.reconcile(b"\x61" + b"".join(ranges))
+    wrong = b"\x61" + b"".join(ranges[:-1]) + bytes([ranges[-1][0]]) + ranges[-1][1:-1] + bytes([ranges[-1][-1] ^ 1])
+    answer = session.reconcile(wrong)
+    assert answer == plainly.answer(items, wrong, 0, lambda _: 16, begins=False)
+    assert answer is not None
+    assert 17 == sum(1 for _ in read_ranges(answer))  # a Skip in front
+
+
+RECORD = (0).to_bytes(8), bytes(32), bytes(64)
+
+
+def core() -> native.Core:
+    """The core; the test is skipped without."""
+    if native.core is None:
         pytest.skip("this run is without the core")
-    sums = bytes(32 * 4)
-    for low, high in (([0], [4]), ([2], [1]), ([0, 1], [2]), ([0], [2**62])):
-        with pytest.raises(ValueError, match="outside"):
-            core.fingerprints(sums, np.array(low, np.int64).tobytes(), np.array(high, np.int64).tobytes())
-    with pytest.raises(ValueError, match="outside"):
-        core.fingerprints(sums, b"1234567", b"1234567")
+    return native.core
+
+
+@pytest.mark.parametrize("buffers", [(b"", bytes(32), bytes(64)), (bytes(8), b"", bytes(64)), (*RECORD[:2], bytes(32))])
+def test_the_core_refuses_buffers_of_different_sets(buffers: tuple[bytes, bytes, bytes]) -> None:
+    """A set of a record, one part of which has none: no memory outside is read."""
+    with pytest.raises(ValueError, match="outside of the set"):
+        core().Ranges(buffers, b"\x61", (1, 99, 99), (0, b""), 0)
+
+
+def test_the_core_refuses_what_is_outside() -> None:
+    """Positions behind the set, rows that are no ranges, and more parts than records: no memory outside is read."""
+    message = b"\x61\2\0\0\2\0\0"  # two Skips, the first up to behind the record
+    with pytest.raises(ValueError, match="outside of the set"):
+        core().Ranges(RECORD, message, (1, 99, 99), (0, b""), 2)
+    ranges = core().Ranges(RECORD, message, (1, 99, 99), (0, b""), 0)
+    assert (2, 7) == (len(ranges), ranges.end())
+    assert [(0, b""), (1, b""), (2, b"")] == [ranges.bound(row) for row in (-1, 0, 1)]
+    with pytest.raises(ValueError, match="outside of the ranges"):
+        ranges.bound(2)
+    for row, parts in ((-1, 0), (2, 0), (0, 2), (1, 1), (0, 2**64 - 1)):
+        with pytest.raises(ValueError, match="outside of the set"):
+            ranges.answers(np.array([row]).tobytes(), np.array([parts], np.uint64).tobytes(), b"\0", 0)
+    nothing = core().Ranges(RECORD, message, (7, 99, 99), (0, b""), 0)
+    assert 0 == len(nothing)
+    with pytest.raises(ValueError, match="outside of the message"):
+        nothing.end()
+
+
+def test_the_core_reads_no_more_than_asked_for() -> None:
+    """Reading ends with the most ranges, or where no more may begin; and in front of what the strict reader judges."""
+    skip, endless, cut, backwards = b"\2\0\0", b"\0\0\0", b"\2\0\1" + bytes(15), b"\1\1\1\0\1\1\0\0"
+    lengthened, unknown, long = b"\x80\2\0\0", b"\2\0\3", b"\2\0\2\x20" + bytes(32 * 32)
+    wide = b"\2\x21" + bytes(33) + b"\0"
+    digits = b"\x82" * 8 + b"\2\0\0"
+    judged = endless, cut, lengthened, unknown, long, wide, digits, b"\2", b"\2\0"
+    for rest, most in ((backwards, 5), *((rest, 4) for rest in judged)):
+        message = b"\x61" + 4 * skip + rest
+        for stop, limit, expected in ((99, 99, most), (99, 3, 3), (7, 99, 2)):
+            assert expected == len(core().Ranges(RECORD, message, (1, stop, limit), (0, b""), 0)), rest
+    assert 0 == len(core().Ranges(RECORD, b"\x61" + skip, (1, 9, 9), (2**64 - 2, b""), 0))
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 31, 32, 100, 1000, 1984, 1985, 40_000, 140_000])

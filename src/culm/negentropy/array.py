@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
 from importlib import import_module
+from io import BytesIO
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from culm import native
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY
 from culm.negentropy.storage import Storage, shortest_prefix
 
@@ -48,7 +48,7 @@ _digest = type(_sha256(b"")).digest
 class ArrayStorage(Storage):
     """A sealed set in memory: 72 bytes a record (timestamp 8, id 32, sum 32)."""
 
-    __slots__ = ("_ids", "_length", "_numbers", "_sums", "_timestamps")
+    __slots__ = ("_ids", "_length", "_numbers", "_sums", "_timestamps", "buffers")
 
     in_arrays: ClassVar[bool] = True
 
@@ -63,16 +63,16 @@ class ArrayStorage(Storage):
         if len(timestamps) and int(timestamps.max()) == INFINITY:
             raise ValueError("the timestamp 2^64 - 1 is reserved for infinity")
         order = _sorted(timestamps, ids)
-        timestamps = timestamps[order]
-        ids = np.take(np.ascontiguousarray(ids), order, axis=0)  # several times as fast as indexing
-        same = (timestamps[1:] == timestamps[:-1]).nonzero()[0]
+        # Bytes are sliced faster than a view, and a single number is read faster from a view than from an array.
+        packed, self._ids = _taken(timestamps[:, None].view(np.uint8), order), _taken(np.ascontiguousarray(ids), order)
+        self._timestamps, self._numbers = memoryview(packed).cast("Q"), np.frombuffer(packed, np.uint64)
+        ids = np.frombuffer(self._ids, np.uint8).reshape(-1, ID_BYTES)
+        same = (self._numbers[1:] == self._numbers[:-1]).nonzero()[0]
         if len(same) and bool((ids[same] == ids[same + 1]).all(axis=1).any()):
             raise ValueError("the set has the same record twice")
         self._length = len(timestamps)
-        self._numbers = timestamps
-        self._timestamps: memoryview = timestamps.data  # the same; a single one is read faster from a view
-        self._ids: memoryview = ids.reshape(-1).data
-        self._sums = _prefix_sums(ids).tobytes()  # sliced faster than a view
+        self._sums = _prefix_sums(ids)
+        self.buffers = packed, self._ids, self._sums  # as the native core takes them
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, bytes]]) -> ArrayStorage:
@@ -112,11 +112,11 @@ class ArrayStorage(Storage):
 
     def id(self, position: int) -> bytes:
         """The id of a record."""
-        return bytes(self._ids[position * ID_BYTES : (position + 1) * ID_BYTES])
+        return self._ids[position * ID_BYTES : (position + 1) * ID_BYTES]
 
     def ids(self, low: int, high: int) -> bytes:
         """The ids of the records from ``low`` to before ``high``, one behind the other."""
-        return bytes(self._ids[low * ID_BYTES : high * ID_BYTES])
+        return self._ids[low * ID_BYTES : high * ID_BYTES]
 
     def total_before(self, position: int) -> int:
         """The sum modulo 2^256 of the ids before a position."""
@@ -147,8 +147,6 @@ class ArrayStorage(Storage):
 
     def fingerprints(self, low: I64, high: I64) -> bytes:
         """The fingerprints, in a row, of the records from each of ``low`` to before the same one of ``high``."""
-        if native.core is not None:
-            return native.core.fingerprints(self._sums, low.tobytes(), high.tobytes())
         sums = np.frombuffer(self._sums, "<u8").reshape(-1, _LANES)
         counts = high - low
         hashed = _differences(sums[high], sums[low])
@@ -207,10 +205,32 @@ def _sorted(timestamps: U64, ids: U8) -> npt.NDArray[np.intp]:
     return order
 
 
-def _prefix_sums(ids: U8) -> U8:
+def _filled(size: int, fill: Callable[[U8], None]) -> bytes:
+    """Bytes that begin as zeros and that numpy writes, without a copy of them."""
+    out = BytesIO(bytes(size))
+    with out.getbuffer() as view:
+        fill(np.frombuffer(view, np.uint8))
+    return out.getvalue()
+
+
+def _taken(rows: U8, order: npt.NDArray[np.intp]) -> bytes:
+    """Rows in another order."""
+
+    def fill(out: U8) -> None:
+        # ``take`` is several times as fast as indexing; in any mode but "clip" and "wrap" it makes a copy.
+        np.take(rows, order, axis=0, out=out.reshape(rows.shape), mode="clip")
+
+    return _filled(rows.size, fill)
+
+
+def _prefix_sums(ids: U8) -> bytes:
     """The sums modulo 2^256 of the first 0, 1, ... n ids, 32 little-endian bytes each."""
-    lanes = ids.view("<u8")
-    sums = np.zeros((len(ids) + 1, _LANES), dtype="<u8")
+    return _filled((len(ids) + 1) * ID_BYTES, lambda out: _add_up(ids.view("<u8"), out.view("<u8")))
+
+
+def _add_up(lanes: U64, out: U64) -> None:
+    """Write the sums of the first 1, 2, ... numbers behind the first place."""
+    sums = out.reshape(-1, _LANES)
     carry: U64 | None = None  # out of the lanes below, up to each sum
     for lane in range(_LANES):
         added = np.ascontiguousarray(lanes[:, lane])
@@ -223,4 +243,3 @@ def _prefix_sums(ids: U8) -> U8:
                 carries += total < carry
         sums[1:, lane] = total
         carry = carries
-    return sums.view(np.uint8).reshape(-1)

@@ -1,38 +1,42 @@
 """Many ranges of a message at once, for sets whose records lie in arrays.
 
 Reading a range, finding its records, hashing its fingerprint and writing the answer cost some ten microseconds when it
-is done range by range, and a message has up to a hundred thousand of them. Here one pattern cuts the message into
-ranges, and numpy does each step for all of them. Then only the ranges that differ, most often one in ten, are looked at
-one by one.
+is done range by range, and a message has up to a hundred thousand of them. The native core does it for many in a call.
+Without it, one pattern cuts the message into ranges, and numpy does each step for all of them. Then only the ranges
+that differ, most often one in ten, are looked at one by one.
 
-The pattern matches what nearly every sender writes nearly always. It stops in front of any other range: one up to
-infinity, a long list, a malformed one. The reconciler reads some ranges from there on one by one, and that reader is
-strict. So each rule about what is refused stands in one place, ``culm.negentropy.codec``.
+Both read what nearly every sender writes nearly always. They stop in front of any other range: one up to infinity, a
+long list, a malformed one. The reconciler reads some ranges from there on one by one, and that reader is strict. So
+each rule about what is refused stands in one place, ``culm.negentropy.codec``.
 
-A batch is 64 KiB of a message or some thousand ranges, whichever ends first, and two thousand fingerprints or ids of an
-answer. So memory is bounded, and so is the work in vain beyond a frame limit. Ranges count and not bytes alone, because
-each takes a number in every column: a hostile message has five times as many in the same bytes as an honest one.
+A batch is 128 KiB of a message or some thousand ranges, whichever ends first, and two thousand fingerprints or ids of
+an answer. So memory is bounded, and so is the work in vain beyond a frame limit. Ranges count and not bytes alone,
+because each takes a number in every column: a hostile message has five times as many in the same bytes as an honest
+one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from culm import native
 from culm.negentropy.array import I64, U8, U64, ArrayStorage, Bytes
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, Mode
-from culm.negentropy.storage import Storage
+from culm.negentropy.storage import Storage, alone, ids_of
 
 Bools = npt.NDArray[np.bool_]
 Bound = tuple[int, bytes]
 
 _LEAST_RANGES = 32  # Of a batch: fewer are quicker one by one, because each step of numpy takes microseconds to begin.
-_BATCH_BYTES, _PIECE_BYTES, _MOST_RANGES = 64 * 1024, 16 * 1024, 3_000  # The pattern goes over a piece at a time.
+_BATCH_BYTES, _PIECE_BYTES, _MOST_RANGES = 128 * 1024, 16 * 1024, 3_000  # The pattern goes over a piece at a time.
 _DIGITS = np.array([1 << 7 * digits for digits in range(1, 10)], np.uint64)  # the least numbers of 2, 3, ... digits
 # Fingerprints and ids of an answer that are written at once: a millisecond of work in vain where a frame limit cuts.
 _MOST_WRITTEN = 2048
@@ -78,13 +82,108 @@ class Answers(NamedTuple):
         return zip(parts, *(column.tolist() for column in self[2:]), strict=True)
 
 
-class Batch(NamedTuple):
+class Batch(ABC):
     """Ranges of a message, a column each. ``low`` to before ``high`` are the positions of our records in a range."""
+
+    end: int
+    """The offset in the message behind the ranges."""
+    modes: U8
+    unequal: Bools
+    """The ranges with a list, and those whose fingerprint differs from ours."""
+    low: I64
+    high: I64
+
+    @staticmethod
+    def read(storage: Storage, message: bytes, at: int, before: Bound, low: int) -> Batch | None:
+        """The ranges at an offset of a message, as far as they are usual; None if that is not far.
+
+        ``before`` is the bound in front of them, ``low`` its position.
+        """
+        if not isinstance(storage, ArrayStorage):
+            return None
+        if native.core is None:
+            return _InPython.parsed(storage, message, at, before, low)
+        limits = at, at + _BATCH_BYTES, _MOST_RANGES
+        ranges = native.core.Ranges(storage.buffers, message, limits, before, low)
+        return None if len(ranges) < _LEAST_RANGES else _InCore(ranges)
+
+    @property
+    def listed(self) -> Bools:
+        """The ranges with a list."""
+        listed: Bools = self.modes == Mode.ID_LIST
+        return listed
+
+    @abstractmethod
+    def bound(self, row: int) -> Bound:
+        """The bound of a range; of the one in front of the batch for -1."""
+
+    @abstractmethod
+    def alone(self) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        """The ids in the lists that stand in ours alone, and in theirs alone; of some lists at a time."""
+
+    def answers(self, unequal: Bools, parts_of: Callable[[int], int], *, skipped: bool, last: int) -> Iterator[Answers]:
+        """The answers to the unequal ranges, some at a time. ``last``: the timestamp of the last bound written.
+
+        ``parts_of`` tells into how many parts of equal size so many records are divided, 0 for a list. ``skipped``: a
+        Skip goes in front of the first range of the batch, if that is unequal.
+        """
+        rows = unequal.nonzero()[0]
+        low, high, modes = self.low[rows], self.high[rows], self.modes[rows]
+        skips = np.append(skipped, ~unequal)[rows]
+        counts = high - low
+        parts = np.zeros(len(rows), np.int64)
+        asked = modes == Mode.FINGERPRINT
+        sizes, places = np.unique(counts[asked], return_inverse=True)
+        parts[asked] = np.array(list(map(parts_of, sizes.tolist())), np.int64)[places]
+        # A long list stands alone, because the frame limit may allow little of it.
+        long = (parts == 0) & (counts > _LONGEST_LIST)
+        totals = np.where(long, _MOST_WRITTEN + 1, np.maximum(counts * (parts == 0), parts) + 1).cumsum()
+        begin = 0
+        while begin < len(rows):
+            most = _MOST_WRITTEN + (int(totals[begin - 1]) if begin else 0)
+            end = max(begin + 1, int(totals.searchsorted(most, "right")))
+            some = slice(begin, end)
+            written, ends = b"", np.zeros(1, np.int64)
+            if not long[begin]:
+                written, ends = self._written(rows[some], parts[some], skips[some], last)
+            yield Answers(written, ends, rows[some], modes[some], skips[some], low[some], high[some])
+            last, begin = self.bound(int(rows[end - 1]))[0], end
+
+    @abstractmethod
+    def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> tuple[bytes, I64]:
+        """What is written for the rows, and where in it each ends."""
+
+
+class _InCore(Batch):
+    """A batch that the native core reads and writes."""
+
+    def __init__(self, ranges: native.Ranges) -> None:
+        self._ranges, self.end = ranges, ranges.end()
+        modes, unequal, low, high = ranges.columns()
+        self.modes, self.unequal = np.frombuffer(modes, np.uint8), np.frombuffer(unequal, np.bool_)
+        self.low, self.high = np.frombuffer(low, np.int64), np.frombuffer(high, np.int64)
+
+    def bound(self, row: int) -> Bound:
+        """The bound of a range; of the one in front of the batch for -1."""
+        return self._ranges.bound(row)
+
+    def alone(self) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        """The ids in the lists that stand in ours alone, and in theirs alone; of all lists at once."""
+        have, need = self._ranges.alone()
+        yield ids_of(have), ids_of(need)
+
+    def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> tuple[bytes, I64]:
+        written, ends = self._ranges.answers(rows.tobytes(), parts.tobytes(), skips.tobytes(), last)
+        return written, np.frombuffer(ends, np.int64)
+
+
+@dataclass
+class _InPython(Batch):
+    """A batch that numpy reads and writes."""
 
     storage: ArrayStorage
     message: bytes
     end: int
-    """The offset in the message behind the ranges."""
     before: Bound
     """The bound in front of the ranges."""
     timestamps: U64
@@ -99,13 +198,8 @@ class Batch(NamedTuple):
     high: I64
 
     @classmethod
-    def read(cls, storage: Storage, message: bytes, at: int, before: Bound, low: int) -> Self | None:
-        """The ranges at an offset of a message, as far as the pattern goes; None if it does not go far.
-
-        ``before`` is the bound in front of them, ``low`` its position.
-        """
-        if not isinstance(storage, ArrayStorage):
-            return None
+    def parsed(cls, storage: ArrayStorage, message: bytes, at: int, before: Bound, low: int) -> Self | None:
+        """As ``Batch.read``."""
         lengths = _lengths(message, at)
         if len(lengths) < _LEAST_RANGES:
             return None
@@ -134,53 +228,27 @@ class Batch(NamedTuple):
         end = int(ends[-1])
         return cls(storage, message, end, before, timestamps, prefixes, raw[places], places + 1, ends, lows, high)
 
-    def unequal(self) -> Bools:
-        """The ranges with a list, and those whose fingerprint differs from ours."""
-        unequal: Bools = self.modes == Mode.ID_LIST
+    def __post_init__(self) -> None:
+        """Compare the fingerprints."""
+        self.unequal = self.listed
         asked = (self.modes == Mode.FINGERPRINT).nonzero()[0]
         if len(asked):
             ours = np.frombuffer(self.storage.fingerprints(self.low[asked], self.high[asked]), np.uint64)
             theirs = _windows(self.message, FINGERPRINT_BYTES)[self.bodies[asked]].view(np.uint64)
-            unequal[asked] = (ours != theirs).reshape(-1, 2).any(axis=1)
-        return unequal
+            self.unequal[asked] = (ours != theirs).reshape(-1, 2).any(axis=1)
 
     def bound(self, row: int) -> Bound:
         """The bound of a range; of the one in front of the batch for -1."""
         return self.before if row < 0 else (int(self.timestamps[row]), self.prefixes.get(row, b""))
 
-    def lists(self) -> Iterator[tuple[int, bytes, bytes]]:
-        """The ranges with a list: number, the ids in it, our own ids."""
-        rows = (self.modes == Mode.ID_LIST).nonzero()[0]
-        columns = rows, self.bodies[rows] + 1, self.ends[rows], self.low[rows], self.high[rows]
-        for row, begin, end, low, high in zip(*(column.tolist() for column in columns), strict=True):
-            yield row, self.message[begin:end], self.storage.ids(low, high)
-
-    def answers(self, unequal: Bools, parts_of: Callable[[int], int], *, skipped: bool, last: int) -> Iterator[Answers]:
-        """The answers to the unequal ranges, some at a time. ``last``: the timestamp of the last bound written.
-
-        ``parts_of`` tells into how many parts of equal size so many records are divided, 0 for a list. ``skipped``: a
-        Skip goes in front of the first range of the batch, if that is unequal.
-        """
-        rows = unequal.nonzero()[0]
-        low, high, modes = self.low[rows], self.high[rows], self.modes[rows]
-        skips = np.append(skipped, ~unequal)[rows]
-        counts = high - low
-        parts = np.zeros(len(rows), np.int64)
-        asked = modes == Mode.FINGERPRINT
-        parts[asked] = list(map(parts_of, counts[asked].tolist()))
-        # A long list stands alone, because the frame limit may allow little of it.
-        long = (parts == 0) & (counts > _LONGEST_LIST)
-        totals = np.where(long, _MOST_WRITTEN + 1, np.maximum(counts * (parts == 0), parts) + 1).cumsum()
-        begin = 0
-        while begin < len(rows):
-            most = _MOST_WRITTEN + (int(totals[begin - 1]) if begin else 0)
-            end = max(begin + 1, int(totals.searchsorted(most, "right")))
-            some = slice(begin, end)
-            written, ends = b"", np.zeros(1, np.int64)
-            if not long[begin]:
-                written, ends = self._written(rows[some], parts[some], skips[some], last)
-            yield Answers(written, ends, rows[some], modes[some], skips[some], low[some], high[some])
-            last, begin = int(self.timestamps[rows[end - 1]]), end
+    def alone(self) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
+        """The ids in the lists that stand in ours alone, and in theirs alone; of a list at a time."""
+        rows = self.listed.nonzero()[0]
+        columns = self.bodies[rows] + 1, self.ends[rows], self.low[rows], self.high[rows]
+        for begin, end, low, high in zip(*(column.tolist() for column in columns), strict=True):
+            ours, theirs = self.storage.ids(low, high), self.message[begin:end]
+            if ours != theirs:
+                yield alone(ours, theirs)
 
     def _written(self, rows: I64, parts: I64, skips: Bools, last: int) -> tuple[bytes, I64]:
         """What is written for the rows, and where in it each ends."""

@@ -19,11 +19,9 @@ so that the two can be compared byte by byte.
 Specification: docs/specs/negentropy.md, "Reconciliation", "Splitting", "Frame limits".
 """
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import islice
 from math import isqrt
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from culm.errors import LocalProtocolError, RemoteProtocolError
@@ -37,7 +35,7 @@ from culm.negentropy.codec import (
     encode_varint,
     read_ranges,
 )
-from culm.negentropy.storage import Storage, make_fingerprint
+from culm.negentropy.storage import Storage, alone, make_fingerprint
 
 if TYPE_CHECKING:
     from culm.negentropy.batches import Batch
@@ -100,16 +98,6 @@ def _sparing_parts(count: int, size: int) -> int:
     while size > most * _MOST_AT_FIRST:
         most *= BUCKETS**2
     return max(parts, -(-size // most))
-
-
-_FEW_IDS = [Struct(f"{ID_BYTES}s" * count) for count in range(_LIST_BELOW)]  # quicker than slices
-
-
-def _ids_of(data: bytes) -> Sequence[bytes]:
-    count = len(data) // ID_BYTES
-    if count < len(_FEW_IDS):
-        return _FEW_IDS[count].unpack(data)
-    return [data[at : at + ID_BYTES] for at in range(0, len(data), ID_BYTES)]
 
 
 class _Answer:
@@ -255,7 +243,7 @@ class Negentropy:
                 if mode == SKIP or (mode == FINGERPRINT and payload == storage.fingerprint(low, high)):
                     skipped = True
                 elif mode == ID_LIST and self._initiator:
-                    self._compare(payload, storage.ids(low, high))
+                    self._note(*alone(storage.ids(low, high), payload))
                     skipped = True
                 else:
                     skip = self._skip(before, last) if skipped else b""
@@ -299,13 +287,13 @@ class Negentropy:
         self, batch: "Batch", answer: _Answer, *, skipped: bool, last: int
     ) -> Generator[None, None, tuple[bool, int]]:
         """As ``_answer``, for a batch. Returns what that goes on with: ``skipped`` and ``last``."""
-        unequal = batch.unequal()
+        unequal = batch.unequal
         if self._initiator:
-            for number, (row, theirs, ours) in enumerate(batch.lists()):
-                if number % _STEP_WORK == _STEP_WORK - 1:
+            unequal = unequal & ~batch.listed
+            for number, found in enumerate(batch.alone(), 1):
+                self._note(*found)
+                if number % _STEP_WORK == 0:
                     yield
-                unequal[row] = False
-                self._compare(theirs, ours)
         for answers in batch.answers(unequal, self._equal_parts_of, skipped=skipped, last=last):
             if answers.written and answer.fits(len(answers.written)):
                 answer.add(answers.written, int(answers.high[-1]))
@@ -326,27 +314,13 @@ class Negentropy:
             yield
         return not unequal[-1], last
 
-    def _compare(self, theirs: bytes, ours: bytes) -> None:
-        """Compare the other side's list of a range with ours, and note what each side lacks."""
-        if ours == theirs:
-            return
-        our_ids, their_ids = _ids_of(ours), _ids_of(theirs)
-        our_set, their_set = set(our_ids), set(their_ids)
-        # One id can have two timestamps, and the other side may hold only one. A set would hide that difference.
-        alone = our_set - their_set
-        if len(our_set) < len(our_ids):
-            alone |= (Counter(our_ids) - Counter(their_ids)).keys()
-        if alone:
-            self._note(self.have, self._known_have, [identity for identity in our_ids if identity in alone])
-        if not their_set <= our_set:
-            self._note(self.need, self._known_need, [identity for identity in their_ids if identity not in our_set])
-
-    @staticmethod
-    def _note(found: list[bytes], known: set[bytes], identities: Iterable[bytes]) -> None:
-        for identity in identities:
-            if identity not in known:
-                known.add(identity)
-                found.append(identity)
+    def _note(self, have: Iterable[bytes], need: Iterable[bytes]) -> None:
+        """Note what each side lacks."""
+        for identities, found, known in ((have, self.have, self._known_have), (need, self.need, self._known_need)):
+            for identity in identities:
+                if identity not in known:
+                    known.add(identity)
+                    found.append(identity)
 
     def _equal_parts_of(self, count: int) -> int:
         """How many parts of equal size so many records become; 0 if they become a list, or unequal parts."""

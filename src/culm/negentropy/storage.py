@@ -8,13 +8,17 @@ Specification: docs/specs/negentropy.md, "Records", "Fingerprints".
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
 from hashlib import sha256
+from struct import Struct
 from typing import ClassVar
 
 from culm.negentropy.codec import FINGERPRINT_BYTES, ID_BYTES, INFINITY, encode_varint
 
 MODULUS_MASK = 2**256 - 1
 _SMALL_COUNTS = [encode_varint(count) for count in range(1024)]
+_FEW_IDS = [Struct(f"{ID_BYTES}s" * count) for count in range(32)]  # quicker than slices
 
 
 class Storage(ABC):
@@ -77,6 +81,30 @@ def make_fingerprint(total: int, count: int) -> bytes:
     """The fingerprint of ``count`` ids whose sum is ``total``, reduced modulo 2^256 or not."""
     number = _SMALL_COUNTS[count] if count < len(_SMALL_COUNTS) else encode_varint(count)
     return sha256((total & MODULUS_MASK).to_bytes(ID_BYTES, "little") + number).digest()[:FINGERPRINT_BYTES]
+
+
+def ids_of(data: bytes) -> Sequence[bytes]:
+    """The ids that stand one behind the other."""
+    count = len(data) // ID_BYTES
+    if count < len(_FEW_IDS):
+        return _FEW_IDS[count].unpack(data)
+    return [data[at : at + ID_BYTES] for at in range(0, len(data), ID_BYTES)]
+
+
+def alone(ours: bytes, theirs: bytes) -> tuple[Sequence[bytes], Sequence[bytes]]:
+    """Of two lists, the ids that stand in ours alone, and those that stand in theirs alone."""
+    if ours == theirs:
+        return (), ()
+    our_ids, their_ids = ids_of(ours), ids_of(theirs)
+    our_set, their_set = set(our_ids), set(their_ids)
+    # One id can have two timestamps, and the other side may hold only one. A set would hide that difference.
+    have = our_set - their_set
+    if len(our_set) < len(our_ids):
+        have |= (Counter(our_ids) - Counter(their_ids)).keys()
+    return (
+        [identity for identity in our_ids if identity in have] if have else (),
+        () if their_set <= our_set else [identity for identity in their_ids if identity not in our_set],
+    )
 
 
 class SubRange(Storage):

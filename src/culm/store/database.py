@@ -111,6 +111,8 @@ class Database:
         """What this transaction has inserted and no hook has dealt with so far."""
         self.flushed: list[LogRow] = []
         """Logs whose rows this transaction has still to write: a hook does, with what it knows of them."""
+        self.is_settled = False
+        """Whether this transaction has left the hooks nothing to do."""
         # What later transactions need not read, because it is in memory. All of it is forgotten after a transaction
         # that is undone, and after one of another connection.
         self.blocks: dict[int, Any] = {}
@@ -119,6 +121,8 @@ class Database:
         """For ``culm.store.logview``: logs as this transaction leaves them. Only the next one finds them, in
         ``earlier_views``: whatever else changes logs need not know of them."""
         self.earlier_views: dict[Log, Any] = {}
+        self.has_growth = False
+        """For ``culm.store.growing``: whether its view and its trigger were made."""
         self._version = 0  # SQLite's number of the state that they belong to: it changes with the commits of others.
         self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
         self._lock_timeout = lock_timeout
@@ -191,8 +195,10 @@ class Database:
             undone = True
             try:
                 self._recall()
+                self.is_settled = False
                 yield self.connection
-                self._call_hooks()
+                if not self.is_settled:
+                    self._call_hooks()
                 undone = False  # A commit that fails can still be in the WAL file, and a crash would bring it back.
                 self.connection.execute("COMMIT")
             except BaseException:
@@ -220,7 +226,7 @@ class Database:
         self.earlier_views, self.views = self.views, {}
 
     def _forget(self) -> None:
-        self.blocks, self.views, self.earlier_views = {}, {}, {}
+        self.blocks, self.views, self.earlier_views, self.has_growth = {}, {}, {}, False
 
     def _call_hooks(self) -> None:
         self._afterwards += [after for hook in self.hooks if (after := hook(self)) is not None]

@@ -180,7 +180,7 @@ class Database:
         if self.read_only:
             raise StoreError(f"{self.path}: the store was opened for reading only")
         self._check_thread()
-        with translated_errors(self.path):
+        try:  # By hand: a context manager around each transaction would cost a tenth of a short one.
             if self._thread:  # inside another transaction
                 self.earlier_views.clear()  # The outer transaction may have changed these logs,
                 yield self.connection
@@ -216,6 +216,8 @@ class Database:
             afterwards, self._afterwards = self._afterwards, []
             for after in afterwards:
                 after()
+        except _SQLITES as error:
+            _raise_translated(self.path, error)
 
     def _recall(self) -> None:
         """What the transaction before has left in memory is still true, unless another connection has written since."""

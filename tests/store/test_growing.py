@@ -62,11 +62,12 @@ def test_one_statement(store: SQLiteStore) -> None:
     assert GROWTH == found
 
 
-@pytest.mark.slow
 def test_the_rows_of_the_general_way(tmp_path: Path) -> None:
     """Every table is the same to the byte, for payloads of all sizes, through blocks that are cut, to a log's end."""
     sizes = [0, 1, 300, PIECE_BYTES, PIECE_BYTES + 1]
     with SQLiteStore(tmp_path / "1.db") as short, SQLiteStore(tmp_path / "2.db") as general:
+        for store in (short, general):
+            database_of(store).connection.execute("PRAGMA synchronous = OFF")
         for number in range(700):
             payload = bytes([number % 256]) * (sizes[number % 5] if number < 20 else number % 3)
             log_id, is_end = number // 9 % 3, number == 699

@@ -380,8 +380,8 @@ class Block:
         return self.first <= key and (self.end is None or key < self.end)
 
     def takes(self, key: bytes) -> bool:
-        """Whether a new record belongs to this block, and the block is neither too large nor too small with it."""
-        return self.covers(key) and MIN_BLOCK * bool(self.first) <= self.sums.count + 1 <= MAX_BLOCK
+        """Whether a new record belongs to this block, and the block need not be cut then."""
+        return self.covers(key) and self.sums.count < MAX_BLOCK
 
     def save(self) -> bool:
         """Write the sums; whether this is still a block, and no other one has changed.

@@ -78,6 +78,26 @@ def test_the_rows_of_the_general_way(tmp_path: Path) -> None:
         assert isinstance(append(short, b"x", 699 // 9 % 3), AfterEndOfLog)
 
 
+def test_the_rows_of_many_logs(tmp_path: Path) -> None:
+    """The same where there are several blocks of heads, so that a log's head moves from one to another."""
+    with SQLiteStore(tmp_path / "1.db") as short, SQLiteStore(tmp_path / "2.db") as general:
+        for store in (short, general):
+            database_of(store).connection.execute("PRAGMA synchronous = OFF")
+            store.append_each([Draft(AUTHOR, log_id, [b"1"]) for log_id in range(600)])
+        for number in range(40):
+            assert append(short, b"%d" % number) == general.append(AUTHOR, 7, [b"%d" % number])
+        assert tables(general) == tables(short)
+        assert [] == short.verify().problems
+
+
+def test_several_payloads(store: SQLiteStore) -> None:
+    """A draft of two entries, alone in its transaction and behind another one, has both written."""
+    append(store, b"1")
+    store.append_each([Draft(AUTHOR, 7, [b"2", b"3"])])
+
+    assert [b"1", b"2", b"3"] == list(look(store, NAME).payloads.values())
+
+
 def test_others_write_in_between(store: SQLiteStore) -> None:
     """Two appends here, two over another connection, in turns: no number is given twice."""
     with SQLiteStore(store.path) as other:
@@ -96,6 +116,7 @@ def test_what_others_say_of_the_log(store: SQLiteStore) -> None:
         assert copy.append(b"x") == append(store, b"x")
     with SQLiteStore(store.path) as other:
         other.unconfirm(AUTHOR.public)
+        assert isinstance(append(store, b"4"), UnconfirmedLog)
         assert isinstance(append(store, b"4"), UnconfirmedLog)
         assert isinstance(append(store, b"4", continue_here=True), Entry)
         assert isinstance(append(store, b"5"), Entry)
@@ -120,7 +141,6 @@ def test_a_log_that_lacks_a_payload(store: SQLiteStore) -> None:
 def test_a_full_disk(store: SQLiteStore) -> None:
     """What finds no room leaves nothing, and the log goes on as soon as there is room."""
     append(store, b"1")
-    append(store, b"2")
     before = look(store, NAME), store.change()
     connection = database_of(store).connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -131,7 +151,7 @@ def test_a_full_disk(store: SQLiteStore) -> None:
 
     assert "INSERT OR ROLLBACK INTO growth" in found
     assert before == (look(store, NAME), store.change())
-    assert [3, 4, 5] == [made.seq for _ in range(3) if isinstance(made := append(store, b"x"), Entry)]
+    assert [2, 3, 4] == [made.seq for _ in range(3) if isinstance(made := append(store, b"x"), Entry)]
     assert [] == store.verify().problems
 
 

@@ -54,10 +54,12 @@ _GROW = f"INSERT OR ROLLBACK INTO growth VALUES ({', '.join('?' * len(_NAMES))})
 
 
 def can_grow(view: LogView, payload: Buffer) -> bool:
-    """Whether the log is sound and held from entry 1 to the newest one with all payloads, and this one is small."""
-    is_sound = view.ended_at is None and view.invalid_from is None
-    is_whole = view.newest == view.greatest == view.contiguous == view.sums.count == view.sums.held_count
-    return is_sound and is_whole and view.head is not None and len(payload) <= PIECE_BYTES
+    """Whether this is a small payload, and the log has not ended and is held to its newest entry, with all payloads.
+
+    Then it is not forked either, and nothing waits: each entry up to the greatest is a verified one.
+    """
+    is_whole = view.newest == view.greatest == view.sums.count == view.sums.held_count
+    return is_whole and view.ended_at is None and len(payload) <= PIECE_BYTES
 
 
 def grow(database: Database, view: LogView, entry: Entry, payload: Buffer) -> bool:
@@ -70,10 +72,12 @@ def grow(database: Database, view: LogView, entry: Entry, payload: Buffer) -> bo
     number, key = number_of(identity), record_key(seq - 1, identity)
     total, held_total = sums.total + number, sums.held_total + number
     grown = Sums(seq, total, seq, held_total)
-    head, before = head_id(view.log, seq, entry.hash, grown, 0), view.head or b""
-    head_key, before_key = record_key(0, head), record_key(0, before)
+    head, before = head_id(view.log, seq, entry.hash, grown, 0), view.head
     block, heads = database.blocks.get(Kind.ENTRY), database.blocks.get(Kind.HEAD)
-    if block is None or heads is None or not (heads.covers(before_key) and heads.covers(head_key) and block.takes(key)):
+    if before is None or block is None or heads is None:
+        return False
+    head_key, before_key = record_key(0, head), record_key(0, before)
+    if not (heads.covers(before_key) and heads.covers(head_key) and block.takes(key)):
         return False
     block.sums.merge(Sums(1, number, 1, number))
     heads.sums.total += number_of(head) - number_of(before)

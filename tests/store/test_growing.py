@@ -117,12 +117,20 @@ def test_what_others_say_of_the_log(store: SQLiteStore) -> None:
     with SQLiteStore(store.path) as other:
         other.unconfirm(AUTHOR.public)
         assert isinstance(append(store, b"4"), UnconfirmedLog)
-        assert isinstance(append(store, b"4"), UnconfirmedLog)
         assert isinstance(append(store, b"4", continue_here=True), Entry)
         assert isinstance(append(store, b"5"), Entry)
         other.add([(copy.make(3, b"another"), None)])
     assert isinstance(append(store, b"6"), ForkDetected)
     assert [] == store.verify().problems
+
+
+def test_refused_beside_another(store: SQLiteStore) -> None:
+    """A log that is not confirmed, and was refused beside an append to another log, is refused again."""
+    marked = Identity(bytes([1] * 32))
+    store.append_each([Draft(marked, 8, [b"1"])])
+    store.unconfirm(marked.public)
+    for drafts in ([Draft(AUTHOR, 7, [b"1"]), Draft(marked, 8, [b"2"])], [Draft(marked, 8, [b"2"])]):
+        assert isinstance(store.append_each(drafts)[-1], UnconfirmedLog)
 
 
 def test_a_log_that_lacks_a_payload(store: SQLiteStore) -> None:

@@ -7,6 +7,7 @@ lines below its own, type annotations included, so the lowest modules know nothi
     exchange, proving: jobs with a store
     sqlite, copying: the stores; copying a store that is in use
     append, ingest, payloads.sink, records.views: publishing, taking in entries and payloads, sets to reconcile
+    growing: the next entry of a log that was just appended to
     opening, logview: tables up to date and hooks in place; one log while entries are added to it
     verify, survey, gaps, lookup, news, recordindex.compare: jobs, and questions to what is held
     confirming: authors whose newest entries the store may lack

@@ -111,6 +111,8 @@ class Database:
         """What this transaction has inserted and no hook has dealt with so far."""
         self.flushed: list[LogRow] = []
         """Logs whose rows this transaction has still to write: a hook does, with what it knows of them."""
+        self.is_settled = False
+        """Whether this transaction has left the hooks nothing to do."""
         # What later transactions need not read, because it is in memory. All of it is forgotten after a transaction
         # that is undone, and after one of another connection.
         self.blocks: dict[int, Any] = {}
@@ -119,6 +121,8 @@ class Database:
         """For ``culm.store.logview``: logs as this transaction leaves them. Only the next one finds them, in
         ``earlier_views``: whatever else changes logs need not know of them."""
         self.earlier_views: dict[Log, Any] = {}
+        self.has_growth = False
+        """For ``culm.store.growing``: whether its view and its trigger were made."""
         self._version = 0  # SQLite's number of the state that they belong to: it changes with the commits of others.
         self._afterwards: list[Callable[[], object]] = []  # what the hooks of this transaction returned
         self._lock_timeout = lock_timeout
@@ -176,7 +180,7 @@ class Database:
         if self.read_only:
             raise StoreError(f"{self.path}: the store was opened for reading only")
         self._check_thread()
-        with translated_errors(self.path):
+        try:  # By hand: a context manager around each transaction would cost a tenth of a short one.
             if self._thread:  # inside another transaction
                 self.earlier_views.clear()  # The outer transaction may have changed these logs,
                 yield self.connection
@@ -191,8 +195,10 @@ class Database:
             undone = True
             try:
                 self._recall()
+                self.is_settled = False
                 yield self.connection
-                self._call_hooks()
+                if not self.is_settled:
+                    self._call_hooks()
                 undone = False  # A commit that fails can still be in the WAL file, and a crash would bring it back.
                 self.connection.execute("COMMIT")
             except BaseException:
@@ -210,6 +216,8 @@ class Database:
             afterwards, self._afterwards = self._afterwards, []
             for after in afterwards:
                 after()
+        except _SQLITES as error:
+            _raise_translated(self.path, error)
 
     def _recall(self) -> None:
         """What the transaction before has left in memory is still true, unless another connection has written since."""
@@ -220,7 +228,7 @@ class Database:
         self.earlier_views, self.views = self.views, {}
 
     def _forget(self) -> None:
-        self.blocks, self.views, self.earlier_views = {}, {}, {}
+        self.blocks, self.views, self.earlier_views, self.has_growth = {}, {}, {}, False
 
     def _call_hooks(self) -> None:
         self._afterwards += [after for hook in self.hooks if (after := hook(self)) is not None]

@@ -249,6 +249,15 @@ class LogView(LogRow):
         self.contiguous = settled
         return count
 
+    def grow(self, entry: Entry, sums: Sums, head: bytes) -> None:
+        """The next entry of a sound log is written elsewhere, in a transaction that does nothing else."""
+        self.go_on(self.change + 1)
+        self.newest = self.greatest = self.contiguous = seq = entry.seq
+        self._known[seq] = [_Known(entry.hash, State.VERIFIED)]
+        self.sums, self.head = sums, head
+        if entry.is_end:
+            self.ended_at = seq
+
     def _ensure_row(self) -> None:
         if not self.id:
             query = "INSERT INTO logs (author, log_id, contiguous, change) VALUES (?, ?, ?, ?)"

@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 
 from culm.bamboo import Entry
 from culm.errors import CulmError, StoreError, StoreFull
@@ -19,6 +21,7 @@ from culm.store import GROUP_BYTES, GROUP_ENTRIES, Draft, ToolStore
 
 _Waiting = tuple[Draft, "asyncio.Future[list[Entry]]"]
 _Result = list[Entry] | Exception
+_Group = list[tuple["asyncio.Future[list[Entry]]", _Result]]
 
 
 class Appends:
@@ -53,10 +56,19 @@ class Appends:
             return
         self._queued = True  # First: the thread may begin at once, and takes it back.
         try:
-            self._worker.submit(self._on_thread).add_done_callback(self._deliver)
+            work = self._worker.start(self._on_thread)
         except RuntimeError:  # The store is closed, or being closed.
             self._queued = False
             self._refuse()
+            return
+        loop = asyncio.get_running_loop()
+
+        # Not by a future of the loop: it would pass the result on in two turns of the loop more.
+        def over(done: Future[_Group]) -> None:
+            with suppress(RuntimeError):  # The loop is closed, so nobody waits any more.
+                loop.call_soon_threadsafe(self._deliver, done)
+
+        work.add_done_callback(over)
 
     def _refuse(self) -> None:
         while self._waiting:
@@ -64,7 +76,7 @@ class Appends:
             if not future.done():
                 future.set_exception(StoreError("nothing was appended: the node was closed before"))
 
-    def _on_thread(self) -> list[tuple[asyncio.Future[list[Entry]], _Result]]:
+    def _on_thread(self) -> _Group:
         self._queued = False  # First: what is added from here on may be too late for this group.
         group = self._group_on_thread()
         drafts = [draft for draft, _ in group]
@@ -97,7 +109,7 @@ class Appends:
         except CulmError as error:
             return error
 
-    def _deliver(self, done: asyncio.Future[list[tuple[asyncio.Future[list[Entry]], _Result]]]) -> None:
+    def _deliver(self, done: Future[_Group]) -> None:
         if done.cancelled():  # The store is being closed.
             self._queued = False
             self._refuse()

@@ -361,7 +361,7 @@ def _move(connection: sqlite3.Connection, kind: int, moves: list[tuple[bytes, in
 
 
 class Block:
-    """The block that a key belongs to. ``end`` is the key where the next block begins, None for the last block."""
+    """The block that a key belongs to. It begins at ``first``, and the next one at ``end``: None for the last block."""
 
     def __init__(self, connection: sqlite3.Connection, kind: int, key: bytes) -> None:
         self._db = connection
@@ -372,12 +372,16 @@ class Block:
             " WHERE kind = ? AND first <= ? ORDER BY first DESC LIMIT 1",
             (kind, key, kind, key),
         )
-        self._first, self.end, *stored = the_row(cursor, *_BLOCK)
+        self.first, self.end, *stored = the_row(cursor, *_BLOCK)
         self.sums = Sums.of(*stored)
 
     def covers(self, key: bytes) -> bool:
         """Whether a key belongs to this block."""
-        return self._first <= key and (self.end is None or key < self.end)
+        return self.first <= key and (self.end is None or key < self.end)
+
+    def takes(self, key: bytes) -> bool:
+        """Whether a new record belongs to this block, and the block need not be cut then."""
+        return self.covers(key) and self.sums.count < MAX_BLOCK
 
     def save(self) -> bool:
         """Write the sums; whether this is still a block, and no other one has changed.
@@ -387,31 +391,31 @@ class Block:
         if self.sums.count > MAX_BLOCK:
             self._cut()
             return False
-        if self.sums.count < MIN_BLOCK and self._first:
+        if self.sums.count < MIN_BLOCK and self.first:
             self._join()
             return False
         self._db.execute(
             "UPDATE record_blocks SET count = ?, total = ?, held_count = ?, held_total = ?"
             " WHERE kind = ? AND first = ?",
-            (*self.sums.row(), self._kind, self._first),
+            (*self.sums.row(), self._kind, self.first),
         )
         return True
 
     def _delete(self) -> None:
-        self._db.execute("DELETE FROM record_blocks WHERE kind = ? AND first = ?", (self._kind, self._first))
+        self._db.execute("DELETE FROM record_blocks WHERE kind = ? AND first = ?", (self._kind, self.first))
 
     def _cut(self) -> None:
         query = "SELECT key, ref FROM records WHERE kind = ? AND key >= ? ORDER BY key LIMIT ?"
-        records = all_rows(self._db.execute(query, (self._kind, self._first, self.sums.count)), KEY, COUNT)
+        records = all_rows(self._db.execute(query, (self._kind, self.first, self.sums.count)), KEY, COUNT)
         if len(records) != self.sums.count:
             raise DamagedRow("a block of the record index counts more records than there are")
         parts = -(-len(records) // (MAX_BLOCK // 2))
         self._delete()
-        _insert_blocks(self._db, self._kind, records, -(-len(records) // parts), self._first)
+        _insert_blocks(self._db, self._kind, records, -(-len(records) // parts), self.first)
 
     def _join(self) -> None:
         self._delete()
-        before = Block(self._db, self._kind, self._first)
+        before = Block(self._db, self._kind, self.first)
         before.sums.merge(self.sums)
         before.save()
 

@@ -88,8 +88,16 @@ def test_runs_are_the_entries_one_by_one(monkeypatch: pytest.MonkeyPatch, case: 
     assert one == other
 
 
-def test_entries_go_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dense range of small payloads is sent by some runs, not by a step for each item."""
+@pytest.mark.parametrize(
+    ("limit", "peers"),
+    [(10**6, b""), (1_000, CASES["the peer leaves items out"][2])],
+    ids=["the peer only takes", "the peer leaves items out"],
+)
+def test_entries_go_in_runs(monkeypatch: pytest.MonkeyPatch, limit: int, peers: bytes) -> None:
+    """A dense range of small payloads is sent by some runs, not by a step for each item.
+
+    What the peer has sent of items that are behind us changes nothing.
+    """
     taken: list[int] = []
     run = Outgoing.run
 
@@ -99,7 +107,7 @@ def test_entries_go_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return data, count
 
     monkeypatch.setattr(Outgoing, "run", counting)
-    sent({}, [], 10**6, b"", EVERYTHING)
+    sent({}, [], limit, peers, EVERYTHING)
     assert sum(taken) >= 75
 
 

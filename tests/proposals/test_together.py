@@ -11,6 +11,7 @@ from culm import native
 from culm.bamboo import encode_varu64
 from culm.errors import ProtocolError
 from culm.proposals import EVERYTHING, Eagerness
+from culm.proposals.data import Switch, push_data
 from culm.proposals.messages import Wish
 from culm.testing.builders import LogBuilder
 from culm.transfer import EntriesReceived, EntryReceived, apart
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from culm.proposals import Proposal
 
 pytestmark = pytest.mark.skipif(native.core is None, reason="the native core is not built (make native)")
+CORE: Any = native.core
 LOG = LogBuilder(IDENTITY)
 for _number in range(120):
     LOG.append(f"payload {_number:012}".encode())
@@ -100,33 +102,42 @@ def test_entries_come_together_where_that_is_asked_for() -> None:
     assert not any(isinstance(event, EntryReceived) for event in victim.events)
 
 
-def test_entries_are_taken_in_steps_of_many() -> None:
-    """The core is asked once for entries that are all as they should be; once, too, where it can take none of them.
+class Counting:
+    """The core, and how many bytes it was handed each time."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+
+    def entries_linked(self, data: memoryview, *rest: Any) -> object:
+        """As the core's."""
+        self.calls.append(len(data))
+        return CORE.entries_linked(data, *rest)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(CORE, name)
+
+
+def test_entries_are_taken_in_steps_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core is asked once for entries that are all as they should be; seldom where it can take none of them.
 
     It would copy all the rest for each, if it were asked again and again.
     """
-    calls: list[int] = []
-    core = native.core
-    assert core is not None
-
-    class Counting:
-        def entries_linked(self, data: memoryview, *rest: Any) -> object:
-            calls.append(len(data))
-            return core.entries_linked(data, *rest)  # type: ignore[union-attr]
-
-        def __getattr__(self, name: str) -> object:
-            return getattr(core, name)
-
-    plain = sent()
     longer = b"\x00\x00" + b"".join(  # sizes of payloads in a form that is longer than needed
         head(seq) + b"\x08\xf9" + len(payload).to_bytes(2, "big") + payload
         for seq in range(1, 121)
         if (payload := LOG.payloads[LOG.entries[seq - 1].hash])
     )
-    for data, count in ((plain, LAST), (longer, 120)):
-        calls.clear()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(native, "core", Counting())
-            events = outcome(offer(1, LAST), ALL, (), data, [])[0]
+    for data, count, most in ((sent(), LAST, 1), (longer, 120, 5)):
+        monkeypatch.setattr(native, "core", counting := Counting())
+        events = outcome(offer(1, LAST), ALL, (), data, [])[0]
         assert count == sum(isinstance(event, EntryReceived) for event in events)
-        assert 1 == len(calls)
+        assert len(counting.calls) <= most
+
+
+def test_a_message_between_entries_stops_a_step_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a marker of another proposal, some entries come alone, and then the others in a step of many again."""
+    monkeypatch.setattr(native, "core", Counting())
+    between = push_data(Switch(0)) * 2  # Of the proposal that is current, so that it changes nothing.
+    victim = Victim(log=LOG, together=True).control(offer(1, LAST)).confirms(ALL)
+    victim.data(sent()[:2] + between + sent()[2:])
+    assert max(len(event.items) for event in victim.events if isinstance(event, EntriesReceived)) > 100

@@ -102,8 +102,8 @@ class Outgoing:
         """Entries with whole payloads, as messages of about ``room`` bytes, and how many; the cursor is behind them.
 
         ``step`` would give the same one by one, at three times the cost, because it decides about each item anew. Here
-        nothing has to be decided: the peer wants everything of a dense range, and sends no items itself. Where
-        that does not hold there are no entries.
+        nothing has to be decided: the peer wants everything of a dense range, and has sent none of it that is ahead of
+        us. Where that does not hold there are no entries.
         """
         at, sequence = self._at, self._scope.sequence
         parts: list[bytes] = []
@@ -133,8 +133,10 @@ class Outgoing:
     def _is_plain(self) -> bool:
         """Whether the next items are of a dense range and nothing but their place decides what is sent."""
         incoming, sequence, theirs = self._incoming, self._scope.sequence, self._scope.theirs
+        passed = incoming.passed.extent
         return (
-            not (self._at.offset or incoming.is_wrong or incoming.passed or incoming.offset)
+            not (self._at.offset or incoming.is_wrong or incoming.offset)
+            and (passed is None or passed[1] < self._at.index)
             and sequence.path is None
             and not sequence.payload_only
             and self._at.index >= len(sequence.lower)

@@ -32,7 +32,7 @@ from culm.proposals.states import Said
 from culm.transfer import Source
 from culm.types import Buffer, Log
 
-_MANY = 16  # Entries taken in one step from which on it pays to try again behind what stopped it.
+_MANY = 16  # Entries taken in one step from which on it pays to try again at once behind what stopped it.
 
 
 class Receiver:
@@ -112,15 +112,20 @@ class Receiver:
         buffer = self._buffer + bytes(piece)
         at = 0
         self._buffer = b""
-        goes_on = True
+        alone, after = (
+            0,
+            _MANY,
+        )  # Messages to take alone before the next step of many, and after the one that fails then.
         while at < len(buffer) and not (self._is_waiting or self.is_held):
             try:
-                if goes_on and (plain := self._plain()) is not None:
+                if not alone and (plain := self._plain()) is not None:
                     count, size = self._take_many(*plain, memoryview(buffer)[at:])
                     at += size
-                    goes_on = count >= _MANY  # Otherwise each item would cost a look at all that follows it.
+                    if count < _MANY:  # To try again at once would cost each item a look at all that follows it.
+                        alone, after = after, 2 * after
                     continue
                 at += self._take_one(buffer, at)
+                alone = max(0, alone - 1)
             except Truncated:
                 break
             except (EncodingError, RemoteProtocolError) as error:

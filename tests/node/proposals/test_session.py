@@ -290,7 +290,7 @@ def test_who_waited_for_a_payload_goes_on_without(peers: list[ProposalPeer], how
         if how == "the session ends":
             tasks[0].cancel()
         else:
-            fetching._handle(Skipped(0, 1, is_available=False))
+            fetching._follow(Skipped(0, 1, is_available=False))
             fetching.driver.wake()
         while await carol.on_its_thread(carol.numbers, key(log)) != [2, 3, 4, 5]:
             await asyncio.sleep(0.01)

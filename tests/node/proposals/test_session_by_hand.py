@@ -341,6 +341,27 @@ def test_a_node_without_credit_has_not_sent_all(peers: list[ProposalPeer]) -> No
     run(lambda: served(peers[0], talk))
 
 
+@pytest.mark.parametrize("before", [hand.P1[7:], bytes.fromhex("06")], ids=["a payload", "a payload left out"])
+def test_a_payload_that_comes_is_not_called_lacking(peers: list[ProposalPeer], before: bytes) -> None:
+    """The end of a payload, or that it is left out, says nothing of the next one, whose entry came along with it."""
+    alice, *_ = peers
+    begin = hand.P1[:7] if before == hand.P1[7:] else b""
+
+    async def talk(rogue: Rogue, session: ProposalSession) -> None:
+        heard = Heard(rogue)
+        rogue.send(hand.control(hand.CONFIRMED), hand.data(hand.SWITCH, hand.M1, begin))
+        await until(lambda: session.stats.entries_received == 1)
+        rogue.send(hand.data(before, hand.M2))
+        await until(lambda: [entry.entry.seq for entry in alice.store.entries(key(LOG))] == [1, 2])
+        await until(lambda: session.arrivals.idle and not session.driver.is_taking)
+        session.driver.wake()
+        rogue.send(b"\x40\x01")
+        await until(lambda: b"\x60\x01" in heard.bytes)
+        assert alice.sources[0].expects(key(LOG), 2)
+
+    run(lambda: against(alice, talk, options=ProposalOptions(mandatory=False)))
+
+
 async def served(peer: ProposalPeer, talk: Callable[[Rogue, ProposalSession], Any]) -> None:
     """A session of a peer that holds entries 1 and 2 of the example log, with what ``talk`` writes to it."""
     peer.store.add(LOG.items(LOG.entries[:2]))

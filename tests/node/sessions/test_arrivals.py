@@ -330,11 +330,24 @@ def test_who_hears_of_the_last_payload_finds_all_stored(parties: list[Party], fi
     assert idle == [True]
 
 
-@pytest.mark.parametrize(("has_others", "expected"), [(True, [MIB] * 3 + [17]), (False, [3 * MIB + 17])])
+@pytest.mark.parametrize(
+    ("has_others", "has_news", "expected"),
+    [(True, False, [MIB] * 3 + [17]), (False, True, [MIB] * 3 + [17]), (False, False, [3 * MIB + 17])],
+    ids=["others", "news", "alone"],
+)
 def test_a_large_payload_is_written_in_short_calls(
-    parties: list[Party], film: LogBuilder, monkeypatch: pytest.MonkeyPatch, expected: list[int], *, has_others: bool
+    parties: list[Party],
+    film: LogBuilder,
+    monkeypatch: pytest.MonkeyPatch,
+    expected: list[int],
+    *,
+    has_others: bool,
+    has_news: bool,
 ) -> None:
-    """The store's thread writes all that waits of a large payload, and a mebibyte at a time where others want it."""
+    """The store's thread writes all that waits of a large payload, and a mebibyte at a time where others want it.
+
+    Likewise where news came beside it: more may be on their way, and would wait.
+    """
     monkeypatch.setattr(Share, "has_others", has_others)
     party, (entry,) = parties[0], film.entries
     party.store.add([(entry, None)])
@@ -349,6 +362,8 @@ def test_a_large_payload_is_written_in_short_calls(
 
     async def main() -> None:
         arrivals = Arrivals(party.worker, lambda _: None)
+        if has_news:
+            arrivals.take(EntriesReceived(2, build_log(1, payload_size=50, log_id=5).items()))
         for piece in pieces(entry, film.payloads[entry.hash]):
             arrivals.take(piece)
         arrivals.end_of_chunk()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG = build_log(3)
+KEY = LOG.identity.public, LOG.log_id
 
 
 @pytest.fixture
@@ -36,12 +37,15 @@ def expected(source: StoreSource) -> list[int]:
 
 def test_a_payload_is_expected_as_long_as_one_session_fetches_it(source: StoreSource) -> None:
     """Of two sessions that fetch a payload, the second one's end counts."""
-    source.fetches(LOG.entries)
-    source.fetches(LOG.entries[:1])
+    source.fetches(KEY, 1, 3)
+    source.fetches(KEY, 1, 1)
+    source.fetches(KEY, 1, 1)
     assert expected(source) == [1, 2, 3]
-    source.fetched(LOG.entries)
+    source.fetched(KEY, 1, 3)
     assert expected(source) == [1]
-    source.fetched(LOG.entries[:1])
+    source.fetched(KEY, 1, 1)
+    assert expected(source) == [1]
+    source.fetched(KEY, 1, 1)
     assert expected(source) == []
 
 
@@ -50,8 +54,8 @@ def test_sessions_on_several_threads_lose_no_count(source: StoreSource) -> None:
 
     def fetch(_: int) -> None:
         for _ in range(3_000):
-            source.fetches(LOG.entries)
-            source.fetched(LOG.entries)
+            source.fetches(KEY, 1, 3)
+            source.fetched(KEY, 1, 3)
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -10,7 +10,7 @@ node does once after each round of proposals, and if we have sent nothing that i
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 from culm import proposals
@@ -26,7 +26,7 @@ from culm.types import Buffer, Log
 
 # Without anything new, before a one-time sync sends the ping that shows whether the peer is busy.
 _QUIET_SECONDS = 0.25
-_FETCHED = 1024  # Payloads remembered as on their way to the store; the oldest of more are stored by then.
+_FETCHED = 1024  # Runs of payloads remembered as on their way to the store; the oldest of more are stored by then.
 _FAREWELL_SECONDS = 2.0  # To end all proposals in order; a peer that takes longer finds the connection closed.
 _LARGEST_WINDOW = 1024 * 1024  # Bytes of history kept for a peer that compresses: so much each session may cost.
 
@@ -62,8 +62,9 @@ class ProposalSession(PointToPointSession[proposals.Event]):
             worth_asking=self.worth_asking,
         )
         self._endpoint = connection.endpoint
-        self._fetching: dict[int, Entry] = {}  # By proposal: the entry whose payload is coming.
-        self._fetched: deque[Entry] = deque()  # Entries whose payload is on its way to the store.
+        # Runs of entries: by proposal that whose payload is coming; and those whose payload is on its way to the store.
+        self._fetching: dict[int, tuple[Log, int, int]] = {}
+        self._fetched: deque[tuple[Log, int, int]] = deque()
         self._grown: set[Log] = set()
         self._asked_at: float | None = None  # When the last ping before the end was sent.
         self._answers = 0  # Answers to pings that had come then.
@@ -78,7 +79,8 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         try:
             await super().flush()
         finally:  # Also where storing failed: otherwise other sessions would wait for ever.
-            self._release([*self._fetching.values(), *self._fetched])
+            self._fetched.extend(self._fetching.values())
+            self._release(0)
 
     def log_grew(self, log: Log) -> None:
         """More of a payload is there, which a greedy session passes on at once; or no more of it will come."""
@@ -96,33 +98,48 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         for event in self.connection.receive_data(data, now):
             self.asker.handle(event)
             self._rests, self._peer_rests = False, isinstance(event, proposals.Rested)
-            match event:
-                case EntryReceived(entry=entry) if entry.size:
-                    self._begin_fetching(event.id, entry)
-                case EntriesReceived(items=items):
-                    self._end_fetching(event.id)
-                    entries = [entry for entry, _ in items]
-                    self._fetched.extend(entries)
-                    self._source.fetches(entries)
-                case proposals.Offered() | proposals.Adjust() | proposals.Cancelled():
-                    self._rest_said = False
+            self._follow(event)
+            if isinstance(event, proposals.Offered | proposals.Adjust | proposals.Cancelled):
+                self._rest_said = False
             yield event
 
+    def _follow(self, event: proposals.Event) -> None:
+        """Note which payloads are on their way, in the order in which it is said: of each proposal one at a time.
+
+        Until a payload is stored no peer is told that we lack it.
+        """
+        match event:
+            case EntriesReceived(proposal_id, items):
+                self._end_fetching(proposal_id)
+                first, last = items[0][0], items[-1][0]
+                self._fetched.append(run := (first.log, first.seq, last.seq))
+                self._source.fetches(*run)
+            case EntryReceived(proposal_id, entry) if entry.size:
+                self._begin_fetching(proposal_id, entry)
+            case PayloadReceived(proposal_id, complete=True) | PayloadFailed(proposal_id):
+                self._end_fetching(proposal_id)
+            case proposals.Skipped(proposal_id) | proposals.Freed(proposals.Proposal(proposal_id)):
+                self._end_fetching(proposal_id)
+
     def _begin_fetching(self, proposal_id: int, entry: Entry) -> None:
-        """Note that the payload of an entry comes next. Until it is stored, no peer is told that we lack it."""
         self._end_fetching(proposal_id)
-        self._fetching[proposal_id] = entry
-        self._source.fetches([entry])
+        self._fetching[proposal_id] = run = entry.log, entry.seq, entry.seq
+        self._source.fetches(*run)
 
     def _end_fetching(self, proposal_id: int) -> None:
-        entry = self._fetching.pop(proposal_id, None)
-        if entry is not None:
-            self._fetched.append(entry)
+        run = self._fetching.pop(proposal_id, None)
+        if run is not None:
+            self._fetched.append(run)
 
-    def _release(self, entries: Collection[Entry]) -> None:
-        """These payloads are stored, or will not come: wake the sessions that wait to send them or to say so."""
-        self._source.fetched(entries)
-        for log in dict.fromkeys(entry.log for entry in entries):
+    def _release(self, most: int) -> None:
+        """All but so many of the payloads that came are stored, or will not be: wake the sessions that wait for them.
+
+        These can send them now, or have to say that we lack them.
+        """
+        runs = [self._fetched.popleft() for _ in range(len(self._fetched) - most)]
+        for run in runs:
+            self._source.fetched(*run)
+        for log in dict.fromkeys(log for log, _, _ in runs):
             self._context.grew(log)
 
     def _refill(self) -> None:
@@ -132,29 +149,17 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         match event:
             case proposals.Rested():
                 pass
-            case EntryReceived():
+            case EntriesReceived() | EntryReceived() | PayloadReceived() | PayloadFailed():
                 self._take(event)
-            case EntriesReceived():
-                self._take(event)
-            case PayloadReceived():
-                self._take(event)
-                if event.complete:
-                    self._end_fetching(event.id)
-            case PayloadFailed():
-                self._take(event)
-                self._end_fetching(event.id)
-            case proposals.Skipped(proposal_id) | proposals.Freed(proposals.Proposal(proposal_id)):
-                self._end_fetching(proposal_id)
-                self.driver.heard_news()
             case proposals.Offered(proposal):
                 self._mirror(proposal.log)
             case _:
                 self.driver.heard_news()
-        self._release([self._fetched.popleft() for _ in range(len(self._fetched) - _FETCHED)])
+        if len(self._fetched) > _FETCHED:
+            self._release(_FETCHED)
 
     def _look_again(self) -> None:
-        self._release(self._fetched)
-        self._fetched.clear()
+        self._release(0)
         super()._look_again()
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -185,6 +190,7 @@ class ProposalSession(PointToPointSession[proposals.Event]):
         had_asked, events = self.asker.is_done, self._endpoint.take_events()
         for event in events:
             self.asker.handle(event)
+            self._follow(event)
         if had_asked and not self.asker.is_done:
             self.driver.wake()  # The asker had its turn before.
         return events

@@ -11,7 +11,7 @@ GB.
   group is stored in one transaction. An entry whose payload does not follow goes into a group without it.
 - *Jobs.* A piece of a large payload is a job: write these bytes to where the payload was left off (its *sink*). Jobs
   are done when no group waits, and not for every few bytes but for ``_STEP_BYTES`` together, or all that waits if no
-  other address wants the store. So news never wait for more than one such step of a large payload.
+  other address wants the store and no news have come lately. So news rarely wait for more than one such step.
 
 A large payload that is complete is compared with its hash and brought to the disk before it counts as held. That can
 take long, so it is done on another thread, a few payloads at a time, while the store's thread goes on.
@@ -39,6 +39,7 @@ from culm.types import Buffer, Log
 
 _SMALL = 64 * 1024  # Payloads up to this size are collected in memory, one for each request, and stored with the entry.
 _STEP_BYTES = 1024 * 1024  # Of large payloads that a call of the store's thread needs, and has where others wait.
+_CALM_BYTES = 32 * 1024 * 1024  # Of large payloads that are written behind news before steps may be longer.
 _SYNCS = 2  # Large payloads of a session that are synced to the disk at a time: more would only slow each other down.
 _WAITING_BYTES = 4 * 1024 * 1024  # Stop reading from the peer when so much waits for the store: memory is bounded.
 
@@ -131,6 +132,7 @@ class Arrivals(Storing):
         self._jobs: _Queue[_Job] = _Queue()  # Done when no item waits.
         self._jobs_due = 0  # Jobs that do not wait for more bytes: the end of a payload, or its failure.
         self._storing = 0  # Bytes that the store is dealing with.
+        self._calm = _CALM_BYTES  # Bytes of large payloads that were written since an entry came with its payload.
         self._sinks: dict[bytes, PayloadSink] = {}  # By the hash of the entry, the one written to last at the end.
         self._unwanted: set[bytes] = set()  # Hashes of entries that ``curate`` refused; their payloads are dropped.
         self._complete: list[tuple[PayloadReceived, PayloadSink]] = []  # Large payloads that are written, their ends.
@@ -328,12 +330,14 @@ class Arrivals(Storing):
         if self._items:
             return self._next_items()
         # Between two steps the loop goes round. Where that takes longer than a step, all that waits is the better step.
-        most = _STEP_BYTES if self._worker.share.has_others else _WAITING_BYTES
+        is_alone = self._calm >= _CALM_BYTES and not self._worker.share.has_others
+        most = _WAITING_BYTES if is_alone else _STEP_BYTES
         jobs: list[_Job] = []
         size = 0
         while self._jobs and size < most:
             jobs.append(job := self._jobs.popleft())
             size += _size(job)
+        self._calm += size
         self._jobs_due = sum(map(_is_last, self._jobs))
         return partial(self._write_all, jobs)
 
@@ -351,6 +355,8 @@ class Arrivals(Storing):
             self._items.popleft()
         # The store need not hash again what the connection has hashed; one payload that it has not decides for all.
         hashed = all(payload is None or is_hashed for _, payload, is_hashed in group)
+        if any(item.payload is not None for item in group):
+            self._calm = 0
         items = [(entry, payload) for entry, payload, _ in group]
         return partial(store.add, items, authenticated=True, hashed=hashed, durable=False)
 

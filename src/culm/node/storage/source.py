@@ -12,7 +12,7 @@ There are two groups of methods:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -112,7 +112,9 @@ class StoreSource:
         self._lock = RLock()
         self._origins = None if clump is None else _Origins(self, clump)
         self.policy = self.take_policy(policy)
-        self._fetching: Counter[tuple[Log, int]] = Counter()  # Sessions that fetch the payload of an entry just now.
+        self._fetching: dict[
+            Log, Counter[Run]
+        ] = {}  # How many sessions fetch the payloads of a run of entries just now.
         self._counting = Lock()  # Bytes are parsed on one thread for some sessions, on another one for others.
 
     def close(self) -> None:
@@ -168,7 +170,8 @@ class StoreSource:
 
     def expects(self, log: Log, seq: int) -> bool:
         """Whether some session is fetching a payload just now, so that a peer need not be told that we lack it."""
-        return self._fetching[log, seq] > 0
+        with self._counting:
+            return any(first <= seq <= last for first, last in self._fetching.get(log, ()))
 
     # -- for ourselves -----------------------------------------------------------------------------------------
 
@@ -196,21 +199,20 @@ class StoreSource:
             stored = self._store.get(Place(*log, newest)) if newest else None
         return None if stored is None else stored.entry
 
-    def fetches(self, entries: Iterable[Entry]) -> None:
-        """Note that a session begins to fetch payloads; ``fetched`` has to follow for each, whatever happens."""
+    def fetches(self, log: Log, first: int, last: int) -> None:
+        """Note that a session fetches the payloads of a run of entries; ``fetched`` has to follow, whatever happens."""
         with self._counting:
-            for entry in entries:
-                self._fetching[entry.log, entry.seq] += 1
+            self._fetching.setdefault(log, Counter())[first, last] += 1
 
-    def fetched(self, entries: Iterable[Entry]) -> None:
-        """Note that a session has stored payloads, or has given up."""
+    def fetched(self, log: Log, first: int, last: int) -> None:
+        """Note that a session has stored these payloads, or has given up."""
         with self._counting:
-            for entry in entries:
-                place = entry.log, entry.seq
-                if self._fetching[place] > 1:
-                    self._fetching[place] -= 1
-                else:
-                    del self._fetching[place]
+            runs = self._fetching[log]
+            runs[first, last] -= 1
+            if not runs[first, last]:
+                del runs[first, last]
+            if not runs:
+                del self._fetching[log]
 
 
 def sizes_in(path: Path, clump: bytes) -> dict[bytes, int]:

@@ -112,9 +112,8 @@ class StoreSource:
         self._lock = RLock()
         self._origins = None if clump is None else _Origins(self, clump)
         self.policy = self.take_policy(policy)
-        self._fetching: dict[
-            Log, Counter[Run]
-        ] = {}  # How many sessions fetch the payloads of a run of entries just now.
+        # How many sessions fetch the payloads of a run of entries just now.
+        self._fetching: dict[Log, Counter[Run]] = {}
         self._counting = Lock()  # Bytes are parsed on one thread for some sessions, on another one for others.
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ def planned(demands: list[Need], rounds: int, size: int = 10, buckets: int = 3, 
     """The whole core without Spark: demands in buckets, counted, shared out and split. Also the balance."""
     demands = [demand._replace(size=size) for demand in demands]
     parts = [demands[at::buckets] for at in range(buckets)]
-    splitter = Splitter(rounds, lambda _: True, **limits)
+    splitter = Splitter(rounds, lambda _: True, (0, 0), **limits)
     counted = [(at, key, amount) for at, part in enumerate(parts) for key, amount in splitter.classes(part)]
     classes: dict[Key, Class] = {}
     for _, key, amount in counted:
@@ -274,8 +274,8 @@ def piece_of(content: int) -> Any:
     ("value", "reason"),
     [
         (b"", "truncated|end|early|missing"),
-        (b"\x01\x00\x01\x00", "1 bytes behind the ranges"),
-        (b"\xfd\xff\xff\xff\xff\xff", "at most 65536|ranges in one row|VarU64|longer"),
+        (b"\x01\x00\x01\x00", "1 bytes follow the ranges"),
+        (b"\xfd\xff\xff\xff\xff\xff", "at most 65536|VarU64|longer"),
         ("7..3", "7..3"),
         ("", "not a range"),
     ],

@@ -149,30 +149,27 @@ def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) ->
 # -- log by log -----------------------------------------------------------------------------------------------------
 
 
-def count(rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int]) -> Iterator[Counted]:
-    """The first pass, over rows sorted by bucket and log.
-
-    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes.
-    """
+def count(rows: Iterable[Checked], splitter: Splitter) -> Iterator[Counted]:
+    """The first pass, over rows sorted by bucket and log."""
     for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-        served = (need for _, needs in _logs(of_bucket, splitter, sizes) for need in needs if not need.reason)
+        served = (need for _, needs in _logs(of_bucket, splitter) for need in needs if not need.reason)
         for key, amount in splitter.classes(served):
             yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
 
 def split(
-    rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int], arcs: Mapping[int, dict[bytes, Arcs]]
+    rows: Iterable[Checked], splitter: Splitter, arcs: Mapping[int, dict[bytes, Arcs]]
 ) -> Iterator[Transfer | Unserved]:
     """The second pass, over rows in the same order. ``arcs``: the shares in each bucket, sent along with the job."""
     for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
         lines = {digest: Line(of_class) for digest, of_class in arcs.get(bucket, {}).items()}
-        for log, needs in _logs(of_bucket, splitter, sizes):
+        for log, needs in _logs(of_bucket, splitter):
             yield from _served(log, needs, splitter, lines)
 
 
-def _logs(rows: Iterable[Checked], splitter: Splitter, means: tuple[int, int]) -> Iterator[tuple[Log, list[Need]]]:
+def _logs(rows: Iterable[Checked], splitter: Splitter) -> Iterator[tuple[Log, list[Need]]]:
     for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-        sizes = means
+        sizes = splitter.sizes
         held, wanted = defaultdict[str, list[Range]](list), defaultdict[str, list[Range]](list)
         for row in of_log:
             if row.peer is None or row.ranges is None:

@@ -115,11 +115,13 @@ class Line:
 class Splitter(NamedTuple):
     """Turns what can be served into classes in the first pass, and into transfers in the second.
 
-    ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything.
+    ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything. ``sizes``: bytes of an entry's metadata and of its
+    payload, in logs without sizes.
     """
 
     rounds: int
     serves: Callable[[str], bool]
+    sizes: tuple[int, int]
     most_members: int = MOST_MEMBERS
     most_classes: int = MOST_CLASSES
 

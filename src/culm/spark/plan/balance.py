@@ -110,7 +110,6 @@ class _Problem:
         self.is_whole = np.array([item.is_whole for item in classes])
         self.capacity: Floats = np.array([float(terms[name].capacity) for name in self.names])
         self.cost: Floats = np.array([terms[name].cost for name in self.names])
-        self.capacities = [terms[name].capacity for name in self.names]
 
     def parts(self, log_weight: Floats) -> tuple[Floats, Floats]:
         """Each member's part of its class, from 0 to 1, and each peer's load, by these weights of the peers."""
@@ -137,12 +136,6 @@ class _Problem:
         best = int(np.argmax(bounds))
         return float(aim.max()), float(bounds[best]), order[: best + 1]
 
-    def exact_bound(self, peers: Ints) -> Fraction:
-        """The bound of a set of peers as an exact fraction, so that rounding cannot make it too high."""
-        chosen = {self.names[at] for at in peers}
-        inside = sum(item.amount for item in self.classes if item.is_whole and chosen.issuperset(item.members))
-        return Fraction(inside, sum(self.capacities[at] for at in peers))
-
 
 def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: float | None = None) -> Balance:
     """Share out the classes among their members.
@@ -159,7 +152,11 @@ def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: 
     cost_bound = _least_cost(problem, np.zeros(len(problem.names)), allowed)
     if np.ptp(problem.cost) > 0:
         part, cost_bound = _cheaply(problem, part, allowed)
-    return Balance(_whole_bytes(problem, part), problem.exact_bound(tight), allowed, cost_bound)
+    chosen = {problem.names[at] for at in tight}
+    inside = sum(item.amount for item in classes if item.is_whole and chosen.issuperset(item.members))
+    # Counted once more as an exact fraction, so that rounding cannot make the bound too high.
+    load_bound = Fraction(inside, sum(terms[name].capacity for name in chosen))
+    return Balance(_whole_bytes(problem, part), load_bound, allowed, cost_bound)
 
 
 def _evenly(problem: _Problem) -> tuple[Floats, float, Ints]:

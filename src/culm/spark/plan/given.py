@@ -76,7 +76,8 @@ class Given(NamedTuple):
         """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
         if self.range is not None:
             return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
-        return read_ranges(needed(self.ranges_text if self.ranges is None else self.ranges, "ranges"))
+        value: bytes | str | None = self.ranges_text if self.ranges is None else self.ranges
+        return read_ranges(needed(value, "ranges"))
 
     def as_text(self) -> tuple[str | None, ...]:
         """The table, peer, author, log id and ranges, for a reject."""

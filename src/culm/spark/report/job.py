@@ -103,7 +103,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     entries = mapped(verdicts, stretches, Stretch).kept()
     of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
     logs = mapped(of_logs, steps.logs_of, LogNumbers, by_log=True).kept(folder / "logs")
-    described = mapped(logs, steps.described, steps.DescribedLog)
+    described = mapped(logs, steps.described, numbers.DescribedLog)
 
     say("counting logs and authors")
     troubled = described.where("trouble").first(LogNumbers, most, "-forked_logs", "-trouble", "author", "log_id")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from culm.spark.report.source import Source
-from culm.spark.runtime.columns import Row, Sum, Unsigned
+from culm.spark.runtime.columns import Row, Sum, Unsigned, combined
 from culm.spark.runtime.shell import Result
 
 MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
@@ -50,19 +50,6 @@ class LogNumbers(NamedTuple):
     claimed_bytes: Sum
     held_bytes: Sum
     copies: int
-
-
-class AuthorNumbers(NamedTuple):
-    """All logs of one author."""
-
-    author: bytes
-    logs: int
-    entries: int
-    verified: int
-    unverified: int
-    invalid: int
-    forked_logs: int
-    missing: Sum
 
 
 class RejectNumbers(NamedTuple):
@@ -177,6 +164,14 @@ class LogKind(NamedTuple):
     missing: Sum
     wrong_payloads: int
     trouble: int | None
+
+
+DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind)
+"""A log, which counts as one."""
+
+_SUMMED = ("author", "logs", "entries", "verified", "unverified", "invalid", "forked_logs", "missing")
+AuthorNumbers = combined("AuthorNumbers", __name__, LogKind, LogNumbers, only=_SUMMED)
+"""All logs of one author."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,9 @@ from culm.spark.batches.arrays import begins, decimals, unsigned
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.reading.inputs import packed
-from culm.spark.report.numbers import PROOF_BYTES, Coverage, LogKind, LogNumbers
+from culm.spark.report.numbers import PROOF_BYTES, Coverage
 from culm.spark.report.stretches import Longs, Runs, encoded, magnitudes, union, unsigned_of
-from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
+from culm.spark.runtime.columns import Batch, R, names, schema, table_of
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED
@@ -118,11 +118,8 @@ def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
     return union(of[chosen], low[chosen], high[chosen])
 
 
-DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind)
-
-
 def described(rows: pa.Table) -> pa.Table:
-    """``LogNumbers`` to ``DescribedLog``, where each log counts as one. A query takes the columns that it needs."""
+    """``LogNumbers`` to ``DescribedLog``. A query takes the columns that it needs."""
     newest, verified, entries = unsigned_of(rows, "newest", "held_verified", "entries")
     wrong = np.sum(_columns(rows, "payload_mismatch", "payload_size_mismatch"), axis=0)
     forked = np.asarray(rows.column("forked_at").is_valid()).astype(np.int64)

@@ -50,14 +50,8 @@ Judged = combined("Judged", __name__, SegmentRow, IndexRow)
 """A segment with its outcome and its entries."""
 
 
-class Wanted(NamedTuple):
-    """A block that is wanted, and how many numbers all its pieces have together."""
-
-    author: bytes
-    log: int
-    block: int
-    pairs: int
-
+Wanted = combined("Wanted", __name__, pieces.Piece, only=(*BLOCK, "pairs"))
+"""A block that is wanted, and how many numbers all its pieces have together."""
 
 Whole = combined("Whole", __name__, SegmentRow, Wanted)
 """A segment with its entries and its outcome, and how many numbers the block's pieces have."""

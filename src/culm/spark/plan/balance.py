@@ -43,7 +43,7 @@ difference that no peer notices."""
 # found so far are used then.
 _ROUNDS, _COST_ROUNDS = 2000, 600
 
-# The weighting also ends after so many rounds in which the gap to the bound shrank by less than this part of it.
+# The weighting also ends after so many rounds in which the greatest load sank by less than this part of it.
 _PATIENCE, _PROGRESS = 100, 1e-4
 
 _LEAST_LOG_WEIGHT = -300.0  # Below the greatest weight. e^-300 is no share at all, but no underflow to 0 either.
@@ -162,21 +162,18 @@ def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: 
 def _evenly(problem: _Problem) -> tuple[Floats, float, Ints]:
     """Parts with nearly the least greatest ratio, that ratio, and the set of peers that gives the best bound."""
     log_weight = np.log(problem.capacity)
-    best_part, least, aim, bound = np.zeros(0), np.inf, 0.0, -1.0
+    best_part, least, aim, bound, since = np.zeros(0), np.inf, 0.0, -1.0, 0
     tight = np.arange(len(problem.names))
-    gap, since = np.inf, 0
     for round_ in range(_ROUNDS):
         part, load = problem.parts(log_weight)
         ratio = load / problem.capacity
-        if ratio.max() < least:
-            best_part, least = part, float(ratio.max())
+        if ratio.max() < least * (1 - _PROGRESS):
+            best_part, least, since = part, float(ratio.max()), round_
         aimed, found, peers = problem.tight_sets(ratio)
         aim = max(aim, aimed)
         if found > bound:
             bound, tight = found, peers
-        if least / aim < gap * (1 - _PROGRESS):
-            gap, since = least / aim, round_
-        if gap <= TOLERANCE or round_ - since > _PATIENCE:
+        if least <= aim * TOLERANCE or round_ - since > _PATIENCE:
             break
         log_weight = log_weight - np.clip(np.log(np.maximum(ratio / aim, 1e-300)), -1, 4)
         log_weight = np.maximum(log_weight - log_weight.max(), _LEAST_LOG_WEIGHT)

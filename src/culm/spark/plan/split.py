@@ -132,10 +132,9 @@ class Splitter(NamedTuple):
             for key, unit in self._work(need):
                 amounts[key] += unit * need.entries
         ranked = sorted(amounts, key=lambda key: (-amounts[key], key.digest))
-        kept = Counter({key: amounts[key] for key in ranked[: self.most_classes]})
         for key in ranked[self.most_classes :]:
-            kept[_pair_of(key)] += amounts[key]
-        return sorted(kept.items())
+            amounts[_pair_of(key)] += amounts.pop(key)
+        return sorted(amounts.items())
 
     def _work(self, need: Need) -> Iterator[tuple[Key, int]]:
         """The classes of a need, one or two, each with the bytes that an entry adds to it."""

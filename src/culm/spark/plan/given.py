@@ -76,8 +76,7 @@ class Given(NamedTuple):
         """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
         if self.range is not None:
             return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
-        value: bytes | str | None = self.ranges_text if self.ranges is None else self.ranges
-        return read_ranges(needed(value, "ranges"))
+        return read_ranges(self.ranges or needed(self.ranges_text, "ranges"))
 
     def as_text(self) -> tuple[str | None, ...]:
         """The table, peer, author, log id and ranges, for a reject."""
@@ -154,13 +153,11 @@ def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:
     terms: dict[str, PeerTerms] = {}
     for row in peers.collect():
         peer, cost = row.peer, row.cost if "cost" in peers.columns else 0
-        if not isinstance(peer, str):
-            raise ConfigError(f"the table 'peers': {peer!r} has the capacity {row.capacity!r}, and is no peer's name")
         if peer in terms:
             raise ConfigError(f"the table 'peers' has {peer!r} twice; give each peer one row")
         with suppress(ValueError):
             terms[peer] = PeerTerms(int(str(row.capacity)), float(str(cost)))
-        if peer not in terms or not all(0 <= number < 1e30 for number in terms[peer]):
-            told = f"{peer!r} has the capacity {row.capacity!r} and the cost {cost!r}"
-            raise ConfigError(f"the table 'peers': {told}; expected a whole number of bytes, and a number, 0 or more")
+        if not isinstance(peer, str) or peer not in terms or not all(0 <= number < 1e30 for number in terms[peer]):
+            told = f"{peer!r} has the capacity {row.capacity!r} and the cost {cost!r}; expected a name"
+            raise ConfigError(f"the table 'peers': {told}, a whole number of bytes, and a number, 0 or more")
     return terms

@@ -104,21 +104,20 @@ def check(rows: Iterable[Given], buckets: int) -> Iterator[Checked | Refused]:
     return checked(rows, partial(_checked, buckets=buckets), Refused)
 
 
-def _checked(row: Given, buckets: int) -> Iterator[Checked]:
+def _checked(row: Given, buckets: int) -> list[Checked]:
     author, log_id = row.log()
     digest = blake2b(author + log_id.to_bytes(8), digest_size=8).digest()
     place = int.from_bytes(digest) % buckets, author, to_sql(log_id), row.given
     if row.given == SIZES:
         sizes = (read_number(size, "a size", MOST_BYTES) for size in (row.metadata_bytes, row.payload_bytes))
-        yield Checked(*place, None, None, *sizes)
-        return
+        return [Checked(*place, None, None, *sizes)]
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
     found = row.read_ranges()
     if row.given == HAVE:
         held_runs(found)
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
-    yield Checked(*place, row.peer, encoded, None, None)
+    return [Checked(*place, row.peer, encoded, None, None)]
 
 
 def read_number(text: str | None, name: str, most: int) -> int:

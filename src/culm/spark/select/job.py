@@ -226,13 +226,9 @@ def run_select(
         items, gaps = selected.together().keep(chosen, Item, pieces.Gap, at={Item: folder / "items"}, columnar=True)
         run.say("writing what is missing")
         (missing,) = selected.missing(gaps).keep(pieces.merged, pieces.Missing, at={pieces.Missing: folder / "missing"})
-        counts = {
-            **_counted(selected.asked, *_OF_RANGES),
-            **_counted(items, *_OF_ITEMS),
-            "rejects": selected.refused.count(),
-            **_counted(missing, *_OF_MISSING),
-            "unreadable": rejects.count(),
-        }
+        counts = {"rejects": selected.refused.count(), "unreadable": rejects.count()}
+        for counted, of_table in ((selected.asked, _OF_RANGES), (items, _OF_ITEMS), (missing, _OF_MISSING)):
+            counts |= _counted(counted, *of_table)
         if bundles:
             run.say("writing the bundles")
             manifest = write_bundles(engine, frame_of(items), frame_of(places), folder / "bundles")

@@ -218,14 +218,8 @@ class _Cut:
         bounds = (np.append(starts, len(row)) * _SPAN.itemsize).astype(np.int32)
         spans = np.rec.fromarrays([begin, end, wants], _SPAN)
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(spans)]
-        return batch_of(
-            Piece,
-            self._batch,
-            row[starts],
-            block=block[starts],
-            data=pa.Array.from_buffers(pa.binary(), len(starts), buffers),
-            pairs=np.add.reduceat(end - begin + 1, starts),
-        )
+        data, pairs = pa.Array.from_buffers(pa.binary(), len(starts), buffers), np.add.reduceat(end - begin + 1, starts)
+        return batch_of(Piece, self._batch, row[starts], block=block[starts], data=data, pairs=pairs)
 
 
 def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers]:

@@ -439,8 +439,8 @@ def test_a_plan_on_spark(spark: SparkSession) -> None:
             fetched[row.requester, row.log_id].add(item)
     assert 200 == len(fetched["c", Decimal(2**64 - 1)])
     assert {1, 4} == {seq for seq, _ in fetched["b", Decimal(7)]} - set(range(5, 11))
-    assert 100_000 + alone == gives["a"] + gives["b"] == found.bytes_bound
     summary = found.summary()
+    assert 100_000 + alone == gives["a"] + gives["b"] == summary.bytes_bound
     assert (100_000 + alone) / 2 == summary.load_bound <= summary.load <= summary.load_bound + 500
     assert max(gives.values()) == summary.load
     assert [("b", AUTHOR, Decimal(7), 2, NOBODY)] == [
@@ -461,7 +461,7 @@ def test_the_plan_does_not_depend_on_the_partitions(spark: SparkSession) -> None
     gives: Counter[str] = Counter()
     for _, source, *_, size in one:
         gives[source] += int(size)
-    assert plans[0].bytes_bound == sum(gives.values())
+    assert plans[0].summary().bytes_bound == sum(gives.values())
     assert max(gives.values()) <= float(plans[0].balance.load_bound) * TOLERANCE + 2 * 4 * 1300
 
 

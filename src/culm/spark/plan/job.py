@@ -96,8 +96,6 @@ class Plan(NamedTuple):
     loads: DataFrame
     rejects: DataFrame
     balance: Balance
-    bytes_bound: int
-    classes: int
 
     def summary(self) -> PlanSummary:
         """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
@@ -114,11 +112,11 @@ class Plan(NamedTuple):
             bytes=int(moved.bytes),
             unserved=self.unserved.count(),
             rejects=self.rejects.count(),
-            bytes_bound=self.bytes_bound,
+            bytes_bound=sum(map(sum, self.balance.shares)),
             load_bound=float(self.balance.load_bound),
             load_limit=self.balance.limit,
             cost_bound=self.balance.cost_bound,
-            classes=self.classes,
+            classes=len(self.balance.shares),
         )
 
 
@@ -214,7 +212,7 @@ def plan(
     transfers, unserved = map(frame_of, grouped.keep(second, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")
     loads = _loads(transfers, named, terms, default)
-    return Plan(transfers, unserved, loads, frame_of(refused), found, amounts.total(), len(keys))
+    return Plan(transfers, unserved, loads, frame_of(refused), found)
 
 
 def _loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms], default: int | None) -> DataFrame:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.errors import EncodingError
 from culm.ranges.algebra import difference, merge, normalise
-from culm.ranges.encoding import decode_prefix
+from culm.ranges.encoding import MAX_FORBIDDEN_BYTES, decode_prefix
 from culm.ranges.model import Range
 from culm.ranges.paths import path, step
 from culm.types import Buffer
@@ -112,14 +112,7 @@ class RangeSet:
     @staticmethod
     def decode(data: bytes, *, max_ranges: int = MAX_RANGES) -> RangeSet:
         """The set that ``data`` is the encoding of; ``EncodingError`` if it is none, or has too many ranges."""
-        count, at = _pull_count(data, max_ranges)
-        ranges = []
-        for _ in range(count):
-            item, at = decode_prefix(data, at)
-            ranges.append(item)
-        if at != len(data):
-            raise EncodingError(f"{len(data) - at} bytes follow the ranges", at)
-        return RangeSet(ranges, most=max_ranges)
+        return RangeSet(decode_each(data, max_ranges), most=max_ranges)
 
 
 class UnreadRanges(RangeSet):
@@ -157,6 +150,18 @@ class UnreadRanges(RangeSet):
     def encode(self) -> bytes:
         """The bytes, as they came."""
         return self._data
+
+
+def decode_each(data: bytes, most: int, *, max_forbidden_bytes: int = MAX_FORBIDDEN_BYTES) -> list[Range]:
+    """The ranges in the encoding of a set, as they stand there; ``EncodingError`` if it is none, or has too many."""
+    count, at = _pull_count(data, most)
+    ranges = []
+    for _ in range(count):
+        item, at = decode_prefix(data, at, max_forbidden_bytes=max_forbidden_bytes)
+        ranges.append(item)
+    if at != len(data):
+        raise EncodingError(f"{len(data) - at} bytes follow the ranges", at)
+    return ranges
 
 
 def _pull_count(data: bytes, most: int) -> tuple[int, int]:

@@ -43,7 +43,7 @@ difference that no peer notices."""
 # found so far are used then.
 _ROUNDS, _COST_ROUNDS = 2000, 600
 
-# The weighting also ends after so many rounds in which the gap to the bound shrank by less than this part of it.
+# The weighting also ends after so many rounds in which the greatest load sank by less than this part of it.
 _PATIENCE, _PROGRESS = 100, 1e-4
 
 _LEAST_LOG_WEIGHT = -300.0  # Below the greatest weight. e^-300 is no share at all, but no underflow to 0 either.
@@ -110,7 +110,6 @@ class _Problem:
         self.is_whole = np.array([item.is_whole for item in classes])
         self.capacity: Floats = np.array([float(terms[name].capacity) for name in self.names])
         self.cost: Floats = np.array([terms[name].cost for name in self.names])
-        self.capacities = [terms[name].capacity for name in self.names]
 
     def parts(self, log_weight: Floats) -> tuple[Floats, Floats]:
         """Each member's part of its class, from 0 to 1, and each peer's load, by these weights of the peers."""
@@ -137,12 +136,6 @@ class _Problem:
         best = int(np.argmax(bounds))
         return float(aim.max()), float(bounds[best]), order[: best + 1]
 
-    def exact_bound(self, peers: Ints) -> Fraction:
-        """The bound of a set of peers as an exact fraction, so that rounding cannot make it too high."""
-        chosen = {self.names[at] for at in peers}
-        inside = sum(item.amount for item in self.classes if item.is_whole and chosen.issuperset(item.members))
-        return Fraction(inside, sum(self.capacities[at] for at in peers))
-
 
 def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: float | None = None) -> Balance:
     """Share out the classes among their members.
@@ -159,27 +152,28 @@ def balance(classes: Sequence[Class], terms: Mapping[str, PeerTerms], *, limit: 
     cost_bound = _least_cost(problem, np.zeros(len(problem.names)), allowed)
     if np.ptp(problem.cost) > 0:
         part, cost_bound = _cheaply(problem, part, allowed)
-    return Balance(_whole_bytes(problem, part), problem.exact_bound(tight), allowed, cost_bound)
+    chosen = {problem.names[at] for at in tight}
+    inside = sum(item.amount for item in classes if item.is_whole and chosen.issuperset(item.members))
+    # Counted once more as an exact fraction, so that rounding cannot make the bound too high.
+    load_bound = Fraction(inside, sum(terms[name].capacity for name in chosen))
+    return Balance(_whole_bytes(problem, part), load_bound, allowed, cost_bound)
 
 
 def _evenly(problem: _Problem) -> tuple[Floats, float, Ints]:
     """Parts with nearly the least greatest ratio, that ratio, and the set of peers that gives the best bound."""
     log_weight = np.log(problem.capacity)
-    best_part, least, aim, bound = np.zeros(0), np.inf, 0.0, -1.0
+    best_part, least, aim, bound, since = np.zeros(0), np.inf, 0.0, -1.0, 0
     tight = np.arange(len(problem.names))
-    gap, since = np.inf, 0
     for round_ in range(_ROUNDS):
         part, load = problem.parts(log_weight)
         ratio = load / problem.capacity
-        if ratio.max() < least:
-            best_part, least = part, float(ratio.max())
+        if ratio.max() < least * (1 - _PROGRESS):
+            best_part, least, since = part, float(ratio.max()), round_
         aimed, found, peers = problem.tight_sets(ratio)
         aim = max(aim, aimed)
         if found > bound:
             bound, tight = found, peers
-        if least / aim < gap * (1 - _PROGRESS):
-            gap, since = least / aim, round_
-        if gap <= TOLERANCE or round_ - since > _PATIENCE:
+        if least <= aim * TOLERANCE or round_ - since > _PATIENCE:
             break
         log_weight = log_weight - np.clip(np.log(np.maximum(ratio / aim, 1e-300)), -1, 4)
         log_weight = np.maximum(log_weight - log_weight.max(), _LEAST_LOG_WEIGHT)

@@ -16,10 +16,9 @@ from typing import NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
-from culm.bamboo import decode_varu64
 from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, decode, read_range
-from culm.ranges.encoding import decode_prefix
+from culm.ranges.sets import decode_each
 from culm.spark.plan.balance import PeerTerms
 from culm.spark.runtime.onspark import fitted
 from culm.spark.runtime.output import place_of
@@ -47,6 +46,9 @@ _COLUMNS: dict[str, dict[str, str]] = {
 }
 """The columns of each table, with the types that they may have, as patterns. ``ranges|range``: either will do."""
 
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+"""The formats of tables by the end of a file's name."""
+
 
 class Given(NamedTuple):
     """A row as it was given. Ranges have three forms, and only one of them is not null.
@@ -73,9 +75,7 @@ class Given(NamedTuple):
         """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
         if self.range is not None:
             return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
-        if self.ranges is not None:
-            return read_ranges(self.ranges)
-        return read_ranges(needed(self.ranges_text, "ranges"))
+        return read_ranges(self.ranges or needed(self.ranges_text, "ranges"))
 
     def as_text(self) -> tuple[str | None, ...]:
         """The table, peer, author, log id and ranges, for a reject."""
@@ -106,16 +106,7 @@ def read_ranges(value: bytes | str) -> list[Range]:
     """The ranges of a row; ``EncodingError`` or ``ConfigError`` if it has none that can be read."""
     if isinstance(value, str):
         return [read_range(part) for part in value.split(";")]
-    count, at = decode_varu64(value)
-    if count > MAX_RANGES:
-        raise EncodingError(f"{count} ranges in one row; accepted: at most {MAX_RANGES}, use several rows", 0)
-    ranges = []
-    for _ in range(count):
-        item, at = decode_prefix(value, at, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)
-        ranges.append(item)
-    if at != len(value):
-        raise EncodingError(f"{len(value) - at} bytes behind the ranges", at)
-    return ranges
+    return decode_each(value, MAX_RANGES, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)
 
 
 def read_rows(spark: SparkSession, path: Path) -> DataFrame:
@@ -124,15 +115,10 @@ def read_rows(spark: SparkSession, path: Path) -> DataFrame:
     Columns of CSV and JSON are strings, so that no guess of Spark's makes a float of a large number. ``ConfigError``
     for other names.
     """
-    place = place_of(path)
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
-        return spark.read.option("header", "true").csv(place)
-    if suffix in (".json", ".jsonl"):
-        return spark.read.option("primitivesAsString", "true").json(place)
-    if path.is_dir() or suffix == ".parquet":
-        return spark.read.parquet(place)
-    raise ConfigError(f"{path}: not a table; expected a folder of Parquet files, .parquet, .csv, .json or .jsonl")
+    form = _FORMATS.get(path.suffix.lower(), "parquet" if path.is_dir() else None)
+    if form is None:
+        raise ConfigError(f"{path}: not a table; expected a folder of Parquet files, .parquet, .csv, .json or .jsonl")
+    return spark.read.format(form).options(header=True, primitivesAsString=True).load(place_of(path))
 
 
 def given(table: DataFrame, name: str) -> DataFrame:
@@ -166,13 +152,11 @@ def read_terms(peers: DataFrame) -> dict[str, PeerTerms]:
     terms: dict[str, PeerTerms] = {}
     for row in peers.collect():
         peer, cost = row.peer, row.cost if "cost" in peers.columns else 0
-        if not isinstance(peer, str):
-            raise ConfigError(f"the table 'peers': {peer!r} has the capacity {row.capacity!r}, and is no peer's name")
         if peer in terms:
             raise ConfigError(f"the table 'peers' has {peer!r} twice; give each peer one row")
         with suppress(ValueError):
             terms[peer] = PeerTerms(int(str(row.capacity)), float(str(cost)))
-        if peer not in terms or not all(0 <= number < 1e30 for number in terms[peer]):
-            told = f"{peer!r} has the capacity {row.capacity!r} and the cost {cost!r}"
-            raise ConfigError(f"the table 'peers': {told}; expected a whole number of bytes, and a number, 0 or more")
+        if not isinstance(peer, str) or peer not in terms or not all(0 <= number < 1e30 for number in terms[peer]):
+            told = f"{peer!r} has the capacity {row.capacity!r} and the cost {cost!r}; expected a name"
+            raise ConfigError(f"the table 'peers': {told}, a whole number of bytes, and a number, 0 or more")
     return terms

@@ -96,8 +96,6 @@ class Plan(NamedTuple):
     loads: DataFrame
     rejects: DataFrame
     balance: Balance
-    bytes_bound: int
-    classes: int
 
     def summary(self) -> PlanSummary:
         """The plan in numbers. Runs the Spark jobs of all four tables, unless the tables were written before."""
@@ -114,11 +112,11 @@ class Plan(NamedTuple):
             bytes=int(moved.bytes),
             unserved=self.unserved.count(),
             rejects=self.rejects.count(),
-            bytes_bound=self.bytes_bound,
+            bytes_bound=sum(map(sum, self.balance.shares)),
             load_bound=float(self.balance.load_bound),
             load_limit=self.balance.limit,
             cost_bound=self.balance.cost_bound,
-            classes=self.classes,
+            classes=len(self.balance.shares),
         )
 
 
@@ -199,9 +197,9 @@ def plan(
     checked, refused = tables.keep(partial(check, buckets=buckets), Checked, Refused)
     order = ("author", "log", "given", "peer", "metadata_bytes", "payload_bytes", "ranges")
     grouped = checked.spread(("bucket",), order, buckets).kept()  # in this order, as both passes use it
-    splitter = Splitter(min(rounds, 2), lambda peer: terms.get(peer, others).capacity > 0)
     means = metadata_bytes, payload_bytes
-    by_bucket = grouped.map(partial(count, splitter=splitter, sizes=means), Counted).batches(*Counted._fields)
+    splitter = Splitter(min(rounds, 2), lambda peer: terms.get(peer, others).capacity > 0, means)
+    by_bucket = grouped.map(partial(count, splitter=splitter), Counted).batches(*Counted._fields)
     counted = sorted(row.read() for row in rows(Counted, by_bucket))
     amounts = Counter[Key]()
     for _, key, amount in counted:
@@ -210,11 +208,11 @@ def plan(
     classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
     found = balance(classes, defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
     lines = {key: Line([*zip(key.members, share, strict=True)]) for key, share in zip(keys, found.shares, strict=True)}
-    second = partial(split, splitter=splitter, sizes=means, arcs=arcs_by_bucket(counted, lines))
+    second = partial(split, splitter=splitter, arcs=arcs_by_bucket(counted, lines))
     transfers, unserved = map(frame_of, grouped.keep(second, Transfer, Unserved))
     named = frame_of(grouped.where("peer")).select("peer")
     loads = _loads(transfers, named, terms, default)
-    return Plan(transfers, unserved, loads, frame_of(refused), found, amounts.total(), len(keys))
+    return Plan(transfers, unserved, loads, frame_of(refused), found)
 
 
 def _loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms], default: int | None) -> DataFrame:

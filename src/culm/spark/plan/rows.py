@@ -104,21 +104,20 @@ def check(rows: Iterable[Given], buckets: int) -> Iterator[Checked | Refused]:
     return checked(rows, partial(_checked, buckets=buckets), Refused)
 
 
-def _checked(row: Given, buckets: int) -> Iterator[Checked]:
+def _checked(row: Given, buckets: int) -> list[Checked]:
     author, log_id = row.log()
     digest = blake2b(author + log_id.to_bytes(8), digest_size=8).digest()
     place = int.from_bytes(digest) % buckets, author, to_sql(log_id), row.given
     if row.given == SIZES:
         sizes = (read_number(size, "a size", MOST_BYTES) for size in (row.metadata_bytes, row.payload_bytes))
-        yield Checked(*place, None, None, *sizes)
-        return
+        return [Checked(*place, None, None, *sizes)]
     if not row.peer or _SEPARATOR in row.peer:
         raise ValueError("a peer's name must be one line" if row.peer else "a row without a peer's name")
     found = row.read_ranges()
     if row.given == HAVE:
         held_runs(found)
     encoded = encode_varu64(len(found)) + b"".join(item.encode() for item in found)
-    yield Checked(*place, row.peer, encoded, None, None)
+    return [Checked(*place, row.peer, encoded, None, None)]
 
 
 def read_number(text: str | None, name: str, most: int) -> int:
@@ -149,30 +148,27 @@ def exact_range(first: int, last: int, content: int, sizes: Sizes = ANY_SIZE) ->
 # -- log by log -----------------------------------------------------------------------------------------------------
 
 
-def count(rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int]) -> Iterator[Counted]:
-    """The first pass, over rows sorted by bucket and log.
-
-    ``sizes``: bytes of an entry's metadata and of its payload, for logs without sizes.
-    """
+def count(rows: Iterable[Checked], splitter: Splitter) -> Iterator[Counted]:
+    """The first pass, over rows sorted by bucket and log."""
     for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
-        served = (need for _, needs in _logs(of_bucket, splitter, sizes) for need in needs if not need.reason)
+        served = (need for _, needs in _logs(of_bucket, splitter) for need in needs if not need.reason)
         for key, amount in splitter.classes(served):
             yield Counted(bucket, key.digest, _SEPARATOR.join(key.members), key.is_whole, str(amount))
 
 
 def split(
-    rows: Iterable[Checked], splitter: Splitter, sizes: tuple[int, int], arcs: Mapping[int, dict[bytes, Arcs]]
+    rows: Iterable[Checked], splitter: Splitter, arcs: Mapping[int, dict[bytes, Arcs]]
 ) -> Iterator[Transfer | Unserved]:
     """The second pass, over rows in the same order. ``arcs``: the shares in each bucket, sent along with the job."""
     for bucket, of_bucket in groupby(rows, key=attrgetter("bucket")):
         lines = {digest: Line(of_class) for digest, of_class in arcs.get(bucket, {}).items()}
-        for log, needs in _logs(of_bucket, splitter, sizes):
+        for log, needs in _logs(of_bucket, splitter):
             yield from _served(log, needs, splitter, lines)
 
 
-def _logs(rows: Iterable[Checked], splitter: Splitter, means: tuple[int, int]) -> Iterator[tuple[Log, list[Need]]]:
+def _logs(rows: Iterable[Checked], splitter: Splitter) -> Iterator[tuple[Log, list[Need]]]:
     for (author, log), of_log in groupby(rows, key=attrgetter("author", "log")):
-        sizes = means
+        sizes = splitter.sizes
         held, wanted = defaultdict[str, list[Range]](list), defaultdict[str, list[Range]](list)
         for row in of_log:
             if row.peer is None or row.ranges is None:

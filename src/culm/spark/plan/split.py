@@ -115,11 +115,13 @@ class Line:
 class Splitter(NamedTuple):
     """Turns what can be served into classes in the first pass, and into transfers in the second.
 
-    ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything.
+    ``rounds``: 1 or 2. ``serves``: whether a peer uploads anything. ``sizes``: bytes of an entry's metadata and of its
+    payload, in logs without sizes.
     """
 
     rounds: int
     serves: Callable[[str], bool]
+    sizes: tuple[int, int]
     most_members: int = MOST_MEMBERS
     most_classes: int = MOST_CLASSES
 
@@ -130,10 +132,9 @@ class Splitter(NamedTuple):
             for key, unit in self._work(need):
                 amounts[key] += unit * need.entries
         ranked = sorted(amounts, key=lambda key: (-amounts[key], key.digest))
-        kept = Counter({key: amounts[key] for key in ranked[: self.most_classes]})
         for key in ranked[self.most_classes :]:
-            kept[_pair_of(key)] += amounts[key]
-        return sorted(kept.items())
+            amounts[_pair_of(key)] += amounts.pop(key)
+        return sorted(amounts.items())
 
     def _work(self, need: Need) -> Iterator[tuple[Key, int]]:
         """The classes of a need, one or two, each with the bytes that an entry adds to it."""

@@ -171,13 +171,9 @@ def _needs(masks: Masks, able: int) -> list[_Masked]:
     for sizes, wanters in _apart(wanted):
         both = wanters & left if (holders, why) == (givers, reason) else 0
         left &= ~both
-        if both:
-            found.append((WHOLE, sizes, holders, both, why))
-        if wanters & ~both:
-            found.append((PAYLOAD, sizes, holders, wanters & ~both, why))
-    if left:
-        found.append((METADATA, ANY_SIZE, givers, left, reason))
-    return found
+        found += [(WHOLE, sizes, holders, both, why), (PAYLOAD, sizes, holders, wanters & ~both, why)]
+    found.append((METADATA, ANY_SIZE, givers, left, reason))
+    return [need for need in found if need[3]]  # what somebody wants
 
 
 def _lacking(masks: Masks, content: int, able: int) -> tuple[int, dict[Sizes, int], str]:
@@ -199,8 +195,6 @@ def _apart(lacking: dict[Sizes, int]) -> list[tuple[Sizes, int]]:
     A peer that wants a payload by several kinds would otherwise be sent it several times. It goes under the smallest
     kind that includes all of them.
     """
-    if len(lacking) < 2:
-        return [*lacking.items()]
     while clash := next((two for two in combinations(lacking, 2) if lacking[two[0]] & lacking[two[1]]), None):
         one, other = clash
         both = lacking[one] & lacking[other]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from culm.errors import ConfigError
 from culm.spark.batches.arrays import unsigned
 from culm.spark.batches.payload import HELD
 from culm.spark.runtime.folders import check_output
-from culm.spark.runtime.onspark import OnSpark
 from culm.spark.runtime.output import place_of
 from culm.spark.runtime.session import running, silent
 from culm.spark.runtime.shell import Result, job, local_input
@@ -88,12 +87,6 @@ def counted(table: DataFrame, view: View, *columns: str) -> DataFrame:
     if "verdict" in table.columns:
         table = table.where("verdict = 'verified'")
     return table.where(f"payload = '{HELD}'") if view is View.PAYLOADS else table
-
-
-class File(NamedTuple):
-    """A file's entry in the manifest, as JSON."""
-
-    file: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +176,10 @@ def _write_files(spark: SparkSession, keys: DataFrame, folder: Path, block_recor
     parts: list[Any] = [MAX_FILES] if tasks > MAX_FILES else []
     spread = keys.repartitionByRange(*parts, "at", "id").sortWithinPartitions("at", "id")
     step = partial(_written, folder=folder, block_records=block_records)
-    written = OnSpark(spark).made(spread, step, File).batches("file")
-    return [IndexFile.of(json.loads(one)) for batch in written for one in batch.column("file").to_pylist()]
+    return [IndexFile.of(json.loads(one)) for (one,) in spread.mapInArrow(step, "file STRING").collect()]
 
 
-def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) -> Iterator[File]:
+def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) -> Iterator[pa.RecordBatch]:
     """Write one task's sorted records as a file; yields its entry in the manifest, or nothing if there are none."""
     writer = FileWriter(folder, block_records=block_records)
     try:
@@ -197,7 +189,7 @@ def _written(found: Iterator[pa.RecordBatch], folder: Path, block_records: int) 
     finally:
         writer.discard()
     if file is not None:
-        yield File(json.dumps(asdict(file)))
+        yield pa.record_batch({"file": [json.dumps(asdict(file))]})
 
 
 def _keys_of(batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:

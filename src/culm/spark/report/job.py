@@ -29,13 +29,14 @@ from culm.bamboo import MAX_U64
 from culm.errors import ConfigError
 from culm.spark.batches.payload import HELD, STATES
 from culm.spark.report import numbers, steps
-from culm.spark.report.numbers import EntryKind, FoundKind, LogKind, LogNumbers, Report, write_small
+from culm.spark.report.numbers import SMALL, EntryKind, LogKind, LogNumbers, Report
 from culm.spark.report.page import page
 from culm.spark.report.source import Source, source_of
 from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
+from culm.spark.runtime.columns import table_of
 from culm.spark.runtime.engine import Engine
-from culm.spark.runtime.output import count_rows
+from culm.spark.runtime.output import count_rows, write_file
 from culm.spark.runtime.shell import Job, job, local_input
 from culm.spark.verification.forks import Fork
 from culm.spark.verification.verdicts import VERDICTS, VERIFIED
@@ -50,7 +51,8 @@ SMALL_ENTRIES = 2_000_000
 and takes 250 bytes of memory, so this many take half a gigabyte. With a lower value Spark's start, ten seconds, would
 take longer than the counting."""
 
-_MOST_KINDS = 100_000  # more than there can be: 3 verdicts, 6 payload states and 181 magnitudes; or 12, 21 and 21
+# More than there can be: 3 verdicts, 6 payload states, 181 magnitudes and 172 of copies. Of real logs it is hundreds.
+_MOST_KINDS = 1_000_000
 
 
 def run(
@@ -84,7 +86,8 @@ def run(
         with run.engine(master, small=source.entries + source.rejected <= SMALL_ENTRIES) as engine:
             run.say(f"reading {source.entries:,} verdicts")
             found = counted(source, engine, run, logs)
-        write_small(found, run.folder / "numbers")
+        for name, table in SMALL.items():
+            write_file(table_of(table, found.tables[name]), run.folder / "numbers" / f"{name}.parquet")
         size = (run.folder / PAGE).write_bytes(page(found).encode("utf-8", "xmlcharrefreplace"))
         return run.done(replace(found.totals, page_bytes=size))
 
@@ -100,17 +103,17 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     entries = mapped(verdicts, stretches, Stretch).kept()
     of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
     logs = mapped(of_logs, steps.logs_of, LogNumbers, by_log=True).kept(folder / "logs")
-    described = mapped(logs, steps.described, steps.DescribedLog)
+    described = mapped(logs, steps.described, numbers.DescribedLog)
 
     say("counting logs and authors")
-    troubled = described.where("trouble").first(LogNumbers, most, "-trouble", "author", "log_id")
+    troubled = described.where("trouble").first(LogNumbers, most, "-forked_logs", "-trouble", "author", "log_id")
     largest = logs.first(LogNumbers, most, "-entries", "author", "log_id")
     log_kinds = described.total(LogKind._fields[:3], LogKind).first(LogKind, _MOST_KINDS)
     authors = described.total(("author",), numbers.AuthorNumbers).kept(folder / "authors")
 
     say("counting verdicts, payloads and reasons")
-    entry_kinds = entries.total(EntryKind._fields[:3], EntryKind).first(EntryKind, _MOST_KINDS)
-    copies = entries.total(("found",), FoundKind).first(FoundKind, _MOST_KINDS)
+    entry_kinds = entries.total(EntryKind._fields[:4], EntryKind).first(EntryKind, _MOST_KINDS)
+    copies = _tally(entry_kinds, "entries", "found")
     untrusted = mapped(entries, steps.untrusted, numbers.Reasons)
     reasons = untrusted.total(("verdict", "reason"), numbers.Reasons)
 
@@ -124,7 +127,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     wanted = {log[:2] for log in (*troubled, *largest)}
     drawn = mapped(entries, lambda rows: steps.within(rows, wanted), Stretch)
     cells = mapped(drawn, steps.coverage, numbers.Coverage, by_log=True)
-    sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:]}
+    sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:-1]}
     totals = Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected)
     tables: dict[str, Sequence[Any]] = {
         "troubled": troubled,
@@ -135,7 +138,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
         "rejects": rejects.first(numbers.RejectNumbers, numbers.MOST_REJECTS, "-rejects", "source", "reason"),
         "reasons": reasons.first(numbers.Reasons, numbers.MOST_REASONS, "-entries", "verdict", "reason"),
         "payloads": payloads(entry_kinds),
-        "copies": sorted(numbers.Copies(*magnitude(row.found), row.entries) for row in copies),
+        "copies": [numbers.Copies(*magnitude(found), copies[found]) for found in sorted(copies)],
         "completeness": completeness(log_kinds),
         "lengths": lengths(log_kinds),
         "growth": growth(entry_kinds),

@@ -6,12 +6,10 @@ written, and the page shows some of their rows. All others are small whatever th
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from culm.spark.report.source import Source
-from culm.spark.runtime.columns import Row, Sum, Unsigned, table_of
-from culm.spark.runtime.output import write_file
+from culm.spark.runtime.columns import Row, Sum, Unsigned, combined
 from culm.spark.runtime.shell import Result
 
 MOST_AUTHORS, MOST_FORKS, MOST_REJECTS, MOST_REASONS = 25, 50, 50, 30
@@ -52,19 +50,6 @@ class LogNumbers(NamedTuple):
     claimed_bytes: Sum
     held_bytes: Sum
     copies: int
-
-
-class AuthorNumbers(NamedTuple):
-    """All logs of one author."""
-
-    author: bytes
-    logs: int
-    entries: int
-    verified: int
-    unverified: int
-    invalid: int
-    forked_logs: int
-    missing: Sum
 
 
 class RejectNumbers(NamedTuple):
@@ -149,27 +134,22 @@ SMALL = {table.__name__.lower(): table for table in _SMALL}
 
 
 class EntryKind(NamedTuple):
-    """Entries with one verdict, one payload state (positions in ``VERDICTS``, ``STATES``) and one magnitude."""
+    """Entries that are alike in these columns of ``stretches.Stretch``, and the bytes that they claim."""
 
     verdict: int
     payload: int
     magnitude: int
-    entries: int
-    size: Sum
-
-
-class FoundKind(NamedTuple):
-    """Entries with one magnitude of copies."""
-
     found: int
     entries: int
+    size: Sum
 
 
 class LogKind(NamedTuple):
     """Logs by the digits of how many entries they have, and of their newest number (0: they have no number).
 
-    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number. The other
-    columns are those of ``Report``.
+    ``percent`` is the share of the numbers that is held and verified, in tens; None if there is no number. ``trouble``
+    counts entries that are not verified or have a wrong payload; None if there are none, and no fork. The other columns
+    are those of ``Report``.
     """
 
     percent: int | None
@@ -183,6 +163,15 @@ class LogKind(NamedTuple):
     forked_logs: int
     missing: Sum
     wrong_payloads: int
+    trouble: int | None
+
+
+DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind)
+"""A log, which counts as one."""
+
+_SUMMED = ("author", "logs", "entries", "verified", "unverified", "invalid", "forked_logs", "missing")
+AuthorNumbers = combined("AuthorNumbers", __name__, LogKind, LogNumbers, only=_SUMMED)
+"""All logs of one author."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,9 +210,3 @@ class Numbers(NamedTuple):
     in_all: Mapping[str, int]
     proofs: bool
     seconds: float
-
-
-def write_small(numbers: Numbers, folder: Path) -> None:
-    """Write the small tables into a folder, each as a file ``NAME.parquet``."""
-    for name, table in SMALL.items():
-        write_file(table_of(table, numbers.tables[name]), folder / f"{name}.parquet")

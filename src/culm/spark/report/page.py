@@ -44,7 +44,7 @@ def page(numbers: Numbers) -> str:
     charts = completeness_chart, copies_chart, entries_chart, lengths_chart, sizes_chart
     called = bar, percent_text, picture, share, *charts
     environment.globals |= {"STATES": STATES, **{one.__name__: one for one in called}}
-    environment.filters |= {"author": author_name, "bytes": size_text, "hex": in_hex, "short": short}
+    environment.filters |= {"author": author_name, "bytes": size_text, "short": short}
     made = environment.get_template("report.html")
     tables = {**numbers.tables, **views(numbers)}
     return made.render(numbers=numbers, said=numbers.source.said, of_all=numbers.totals, tables=tables)
@@ -88,11 +88,6 @@ def share(part: int, whole: int) -> str | None:
 def short(number: int) -> str:
     """A number that may have twenty digits, where there is room for few."""
     return f"{number:,}" if number < 10**12 else number_text(number)
-
-
-def in_hex(data: bytes) -> Markup:
-    """All the bytes in hex, however many."""
-    return Markup(data.hex())  # noqa: S704 - digits only
 
 
 def picture(svg: str) -> Markup:

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from culm.errors import ConfigError, CulmError
 from culm.results import SUMMARY
-from culm.spark.runtime.columns import Row, Unsigned, names
+from culm.spark.runtime.columns import Row, combined, names
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.runtime.output import other_version
 from culm.spark.verification.forks import Fork, forks
@@ -21,18 +21,9 @@ from culm.spark.verification.gather import Reject
 from culm.spark.verification.state import State
 from culm.spark.verification.verdicts import Verdict, pronounced
 
-
-class Judged(NamedTuple):
-    """What a report needs of ``verification.verdicts.Verdict``; no other columns are read."""
-
-    author: bytes
-    log_id: Unsigned
-    seqnum: Unsigned
-    size: Unsigned
-    payload: str
-    verdict: str
-    reason: str | None
-    copies: int
+_NEEDED = ("author", "log_id", "seqnum", "size", "payload", "verdict", "reason", "copies")
+Judged = combined("Judged", __name__, Verdict, only=_NEEDED)
+"""What a report needs of the verdicts; no other columns are read."""
 
 
 class Source(NamedTuple):

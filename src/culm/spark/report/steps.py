@@ -10,7 +10,7 @@ not all rows, so that memory is bounded.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,13 @@ import pyarrow as pa
 from pyarrow import compute
 
 from culm.ranges import runs as of_numbers
-from culm.spark.batches.arrays import begins, decimals
+from culm.spark.batches.arrays import begins, decimals, unsigned
 from culm.spark.batches.fields import Flags, Numbers
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.reading.inputs import packed
-from culm.spark.report.numbers import PROOF_BYTES, Coverage, LogKind, LogNumbers
+from culm.spark.report.numbers import PROOF_BYTES, Coverage
 from culm.spark.report.stretches import Longs, Runs, encoded, magnitudes, union, unsigned_of
-from culm.spark.runtime.columns import Batch, R, combined, names, schema, table_of
+from culm.spark.runtime.columns import Batch, R, names, schema, table_of
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED
@@ -38,7 +38,6 @@ CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not
 WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing numbers; the rest then still has 9 cells
 BREAKS = 4  # in a strip: a log with more such gaps is seen to have gaps
 _STEP_ROWS = 2**16  # that a step gets at once; each row takes some 200 bytes of memory
-_FORKED = 2**62  # More trouble than any number of entries, so that forked logs are the first in the order of trouble.
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
@@ -76,8 +75,8 @@ def logs_of(rows: pa.Table) -> pa.Table:
     held, verified = (_runs(rows, of, worst) for worst in (len(VERDICTS) - 1, 0))
     newest, contiguous, numbers, good = np.zeros((4, len(starts)), np.uint64)
     np.maximum.at(newest, held.log, held.high)
-    np.add.at(numbers, held.log, held.length)
-    np.add.at(good, verified.log, verified.length)
+    np.add.at(numbers, held.log, held.high - held.low + 1)
+    np.add.at(good, verified.log, verified.high - verified.low + 1)
     first = verified.low == 1
     contiguous[verified.log[first]] = verified.high[first]
     entries, verdict, payload, size = *_columns(rows, "entries", "verdict", "payload"), rows.column("size")
@@ -88,9 +87,10 @@ def logs_of(rows: pa.Table) -> pa.Table:
     sums = {"entries": entries, **verdicts, "bad_signatures": entries * _is_bad(rows), **payloads, **sizes}
     found = pa.table({"of": of, **sums, "forked_at": rows.column("forked_at")}).group_by("of", use_threads=False)
     found = found.aggregate([*((name, "sum") for name in sums), ("forked_at", "min")])
-    whose = {"author": rows.column("author").take(starts), "log_id": _decimal(rows.column("log").take(starts))}
+    (log,) = _columns(rows, "log")
+    whose = {"author": rows.column("author").take(starts), "log_id": decimals(unsigned(log[starts]))}
     ends = {"newest": decimals(newest), "contiguous": decimals(contiguous), "missing": decimals(newest - numbers)}
-    counts = {"held": numbers, "held_verified": good, "forked_at": _decimal(found.column("forked_at_min"))}
+    counts = {"held": numbers, "held_verified": good, "forked_at": found.column("forked_at_min")}
     whole = pa.table({**whose, **ends, **counts, **{name: found.column(f"{name}_sum") for name in sums}})
     return whole.filter(compute.field("entries") > 0)
 
@@ -118,35 +118,17 @@ def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
     return union(of[chosen], low[chosen], high[chosen])
 
 
-def _decimal(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The numbers that are longs 2^63 lower; null stays null."""
-    half = pa.scalar(2**63, pa.decimal128(19, 0))
-    return compute.add(column.cast(half.type), half).cast(pa.decimal128(20, 0))
-
-
-class Trouble(NamedTuple):
-    """How many entries of a log are in trouble: not verified, or with a wrong payload; far more if the log is forked.
-
-    None if there is no trouble.
-    """
-
-    trouble: int | None
-
-
-DescribedLog = combined("DescribedLog", __name__, LogNumbers, LogKind, Trouble)
-
-
 def described(rows: pa.Table) -> pa.Table:
-    """``LogNumbers`` to ``DescribedLog``, where each log counts as one. A query takes the columns that it needs."""
+    """``LogNumbers`` to ``DescribedLog``. A query takes the columns that it needs."""
     newest, verified, entries = unsigned_of(rows, "newest", "held_verified", "entries")
     wrong = np.sum(_columns(rows, "payload_mismatch", "payload_size_mismatch"), axis=0)
     forked = np.asarray(rows.column("forked_at").is_valid()).astype(np.int64)
-    trouble = np.sum([wrong, forked * _FORKED, *_columns(rows, UNVERIFIED, INVALID)], axis=0)
+    trouble = np.sum([wrong, *_columns(rows, UNVERIFIED, INVALID)], axis=0)
     tens = verified * np.uint64(10) // np.maximum(newest, np.uint64(1))
     percent = pa.array(tens.astype(np.int64) * 10, mask=newest == 0)
     kind = {"percent": percent, "entry_digits": _digits(entries), "newest_digits": _digits(newest)}
     counts = {"logs": np.ones(len(rows), np.int64), "forked_logs": forked, "wrong_payloads": wrong}
-    return _with(rows, trouble=pa.array(trouble, mask=trouble == 0), **kind, **counts)
+    return _with(rows, trouble=pa.array(trouble, mask=trouble + forked == 0), **kind, **counts)
 
 
 def untrusted(rows: pa.Table) -> pa.Table:

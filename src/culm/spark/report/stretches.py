@@ -14,7 +14,7 @@ A stretch also ends where the *magnitude* of the number, or of the copies, chang
 digits with the first digit: 1, 2, ... 9, 10 to 19, 20 to 29 and so on. Counts by number or by copies could have 2^64
 kinds; by magnitude they have fewer than 200.
 
-Log ids and sequence numbers are signed longs, 2^63 lower, as in ``runtime.columns``.
+Log ids and the numbers of entries are signed longs, 2^63 lower, as in ``runtime.columns``.
 """
 
 import re
@@ -31,7 +31,7 @@ from culm.errors import CulmError
 from culm.spark.batches.arrays import begins, decimals, signed, unsigned
 from culm.spark.batches.fields import Numbers
 from culm.spark.batches.payload import STATES
-from culm.spark.runtime.columns import Sum, Tiny, fitted, names
+from culm.spark.runtime.columns import Sum, Tiny, Unsigned, fitted, names
 from culm.spark.verification.verdicts import VERDICTS
 
 Longs = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
     reason: str | None
     magnitude: int
     found: int
-    forked_at: int | None
+    forked_at: Unsigned | None
     entries: int
     size: Sum
     copies: int
@@ -99,14 +99,14 @@ def stretches(rows: pa.Table) -> pa.Table:
     place = rows.column("author").take(starts), signed(log[starts]), low, low + counts - 1
     kind = verdict[starts], payload[starts], words.take(reason[starts]), sizes[starts], found[starts]
     sums = counts, _sums(size, starts), np.add.reduceat(copies, starts)
-    columns = *place, *kind, pa.array(signed(forked_at), mask=forked_at == 0), *sums
+    columns = *place, *kind, pa.array(forked_at, mask=forked_at == 0), *sums
     return pa.table(dict(zip(names(Stretch), columns, strict=True)))
 
 
 def proofs(rows: pa.Table) -> pa.Table:
     """Proofs of forks as rows of ``Stretch`` without entries, for their logs to find."""
     log, position = unsigned_of(rows, "log_id", "position")
-    given = {"log": signed(log), "forked_at": signed(position), "entries": 0, "size": 0, "copies": 0}
+    given = {"log": signed(log), "forked_at": decimals(position), "entries": 0, "size": 0, "copies": 0}
     return fitted(rows, Stretch, given)
 
 
@@ -116,11 +116,6 @@ class Runs(NamedTuple):
     log: Longs
     low: Numbers
     high: Numbers
-
-    @property
-    def length(self) -> Numbers:
-        """How many numbers each has."""
-        return self.high - self.low + np.uint64(1)
 
 
 def union(log: Longs, low: Longs, high: Longs) -> Runs:

@@ -15,7 +15,7 @@ are slow to sort and to join by. Between the steps these numbers are therefore s
 their order (``culm.store.schema.to_sql``, ``from_sql``): 1 becomes -2^63 + 1. Only tables for users have decimals.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType, NoneType
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -66,15 +66,15 @@ def names(table: type[Row]) -> tuple[str, ...]:
     return cast("tuple[str, ...]", cast("Any", table)._fields)
 
 
-def combined(name: str, module: str, *tables: type[Row]) -> type[Row]:
+def combined(name: str, module: str, *tables: type[Row], only: Sequence[str] = ()) -> type[Row]:
     """A table with the columns of several tables, each column once: what a join of them has, for columnar steps.
 
-    ``name`` and ``module`` are those of the variable, by which workers find the class.
+    ``name`` and ``module`` are those of the variable, by which workers find the class. ``only``: with these columns.
     """
     columns: dict[str, Any] = {}
     for table in reversed(tables):
         columns = get_type_hints(table, include_extras=True) | columns
-    found: type[Row] = cast("Any", NamedTuple)(name, list(columns.items()))
+    found: type[Row] = cast("Any", NamedTuple)(name, [(column, columns[column]) for column in only or columns])
     found.__module__ = module
     return found
 

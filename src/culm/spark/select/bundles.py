@@ -16,6 +16,7 @@ On a cluster the folder, and the sources, must be under the same paths on every 
 
 import re
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -229,7 +230,7 @@ def _written(rows: Iterable[Bundled], folder: str, settings: Settings) -> Iterat
         for requester, of_requester in groupby(rows, key=attrgetter("requester")):
             name = bundle_name(requester)
             part = Path(folder, f".{name}.part-{secrets.token_hex(4)}")
-            entries = written = lacking = 0
+            entries, has_payload = 0, Counter[bool]()
             with part.open("wb", _BUFFER) as stream:
                 bundle = BundleWriter(stream)
                 for row in of_requester:
@@ -237,12 +238,11 @@ def _written(rows: Iterable[Bundled], folder: str, settings: Settings) -> Iterat
                         bundle.encoded_entry(row.encoded)
                         entries += 1
                     if row.payload:
-                        is_written = _write_payload(bundle, row, payloads)
-                        written, lacking = written + is_written, lacking + (not is_written)
+                        has_payload[_write_payload(bundle, row, payloads)] += 1
                 bundle.close()
                 size = stream.tell()
             part.rename(part.with_name(name))
-            yield BundleRow(requester, name, entries, written, lacking, size)
+            yield BundleRow(requester, name, entries, has_payload[True], has_payload[False], size)
 
 
 def _write_payload(bundle: BundleWriter, row: Bundled, payloads: Payloads) -> bool:

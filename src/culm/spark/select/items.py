@@ -158,15 +158,8 @@ class _Block:
             return
         who, rows = np.divmod(pairs >> _WANTS_BITS, len(self._entries))
         metadata = pairs & (METADATA | CERTIFICATE)
-        yield batch_of(
-            Item,
-            self._entries,
-            rows,
-            requester=requesters.take(pa.array(who)),
-            metadata=metadata != 0,
-            payload=(pairs & PAYLOAD) != 0,
-            certificate=metadata == CERTIFICATE,
-        )
+        wants = {"metadata": metadata != 0, "payload": pairs & PAYLOAD != 0, "certificate": metadata == CERTIFICATE}
+        yield batch_of(Item, self._entries, rows, requester=requesters.take(pa.array(who)), **wants)
 
 
 def _once(pairs: Offsets) -> Offsets:

@@ -50,14 +50,8 @@ Judged = combined("Judged", __name__, SegmentRow, IndexRow)
 """A segment with its outcome and its entries."""
 
 
-class Wanted(NamedTuple):
-    """A block that is wanted, and how many numbers all its pieces have together."""
-
-    author: bytes
-    log: int
-    block: int
-    pairs: int
-
+Wanted = combined("Wanted", __name__, pieces.Piece, only=(*BLOCK, "pairs"))
+"""A block that is wanted, and how many numbers all its pieces have together."""
 
 Whole = combined("Whole", __name__, SegmentRow, Wanted)
 """A segment with its entries and its outcome, and how many numbers the block's pieces have."""
@@ -232,13 +226,9 @@ def run_select(
         items, gaps = selected.together().keep(chosen, Item, pieces.Gap, at={Item: folder / "items"}, columnar=True)
         run.say("writing what is missing")
         (missing,) = selected.missing(gaps).keep(pieces.merged, pieces.Missing, at={pieces.Missing: folder / "missing"})
-        counts = {
-            **_counted(selected.asked, *_OF_RANGES),
-            **_counted(items, *_OF_ITEMS),
-            "rejects": selected.refused.count(),
-            **_counted(missing, *_OF_MISSING),
-            "unreadable": rejects.count(),
-        }
+        counts = {"rejects": selected.refused.count(), "unreadable": rejects.count()}
+        for counted, of_table in ((selected.asked, _OF_RANGES), (items, _OF_ITEMS), (missing, _OF_MISSING)):
+            counts |= _counted(counted, *of_table)
         if bundles:
             run.say("writing the bundles")
             manifest = write_bundles(engine, frame_of(items), frame_of(places), folder / "bundles")

@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
@@ -30,7 +29,8 @@ from culm.spark.runtime.columns import Batch, Row, Unsigned, combined, fitted, n
 from culm.spark.select.requests import CERTIFICATE, METADATA, OPEN, PART, PAYLOAD, SPARSE, Asked
 from culm.store.schema import from_sql, to_sql
 
-_OFFSET_BITS = 13  # of a u32 in ``Piece.data`` for each end of a span, as offsets in the block; the rest is for wants
+_SPAN = np.dtype([("first", "<u2"), ("last", "<u2"), ("wants", "<u2")])
+"""A span of numbers, as offsets in its block, and what is wanted of it."""
 
 NOT_HELD, BEYOND = REASONS = ("not held", "beyond the newest entry")
 """Why there is a gap: a closed range may name numbers above the newest entry."""
@@ -68,7 +68,7 @@ def covering(rows: Iterable[BlockRow]) -> Iterator[BlockRow]:
 class Piece(NamedTuple):
     """What is wanted of a block; or, without a ``requester``, the block's verified entries.
 
-    ``data`` has a u32 for each span of numbers (``packed``), or is a batch of ``Item``. ``pairs`` is how many numbers
+    ``data`` has a ``_SPAN`` for each span of numbers, or is a batch of ``Item``. ``pairs`` is how many numbers
     the piece has, ``share`` the number of the task among those that share in the block.
     """
 
@@ -115,17 +115,11 @@ def numbers_of(column: pa.Array) -> Numbers:
     return unsigned(np.asarray(column.fill_null(to_sql(0))).astype(np.int64))
 
 
-def packed(first: Offsets, last: Offsets, wants: Offsets) -> npt.NDArray[np.uint32]:
-    """Spans of numbers, as offsets in their blocks, and what is wanted of each, as ``Piece.data`` has them."""
-    return (first | last << _OFFSET_BITS | wants << 2 * _OFFSET_BITS).astype("<u4")
-
-
-def unpacked(pieces: pa.Array) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """Of each span in a column ``Piece.data`` the row, and what was ``packed``."""
-    values = np.frombuffer(b"".join(pieces.to_pylist()), "<u4").astype(np.int64)
-    row = np.repeat(np.arange(len(pieces)), np.asarray(compute.binary_length(pieces)) // 4)
-    most = (1 << _OFFSET_BITS) - 1
-    return row, values & most, values >> _OFFSET_BITS & most, values >> 2 * _OFFSET_BITS
+def unpacked(pieces: pa.Array) -> list[Offsets]:
+    """Of each span in a column ``Piece.data`` the row, the first and the last offset, and what is wanted."""
+    spans = np.frombuffer(b"".join(pieces.to_pylist()), _SPAN)
+    row = np.repeat(np.arange(len(pieces)), np.asarray(compute.binary_length(pieces)) // _SPAN.itemsize)
+    return [row, *(spans[name].astype(np.int64) for name in _SPAN.names or ())]
 
 
 def batch_of(table: type[Row], source: pa.RecordBatch, row: Offsets, **given: Any) -> Batch:  # noqa: ANN401 - arrays and sequences
@@ -221,16 +215,11 @@ class _Cut:
         row, wants, block = row[order], wants[order], (first[order] >> np.uint64(BLOCK_BITS)).astype(np.int64)
         begin, end = ((at[order] & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64) for at in (first, last))
         starts = begins(row, block)
-        bounds = (np.append(starts, len(row)) * 4).astype(np.int32)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(packed(begin, end, wants))]
-        return batch_of(
-            Piece,
-            self._batch,
-            row[starts],
-            block=block[starts],
-            data=pa.Array.from_buffers(pa.binary(), len(starts), buffers),
-            pairs=np.add.reduceat(end - begin + 1, starts),
-        )
+        bounds = (np.append(starts, len(row)) * _SPAN.itemsize).astype(np.int32)
+        spans = np.rec.fromarrays([begin, end, wants], _SPAN)
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(spans)]
+        data, pairs = pa.Array.from_buffers(pa.binary(), len(starts), buffers), np.add.reduceat(end - begin + 1, starts)
+        return batch_of(Piece, self._batch, row[starts], block=block[starts], data=data, pairs=pairs)
 
 
 def _steps(rows: Offsets, top: Numbers, goal: Numbers) -> tuple[Offsets, Numbers]:

@@ -74,9 +74,8 @@ def _parts(item: Range) -> Iterator[tuple[int, int, int]]:
     if item.is_empty:
         return
     kind = METADATA * item.metadata | PAYLOAD * item.payloads | SPARSE * item.sparse | OPEN * item.is_open
-    if item.sparse or not item.forbidden:
-        yield item.start, item.last, kind
-        return
-    yield item.start, item.last, kind & ~PAYLOAD
-    for first, last in Runs((number, number) for number in item.forbidden).outside(item.start, item.last):
-        yield first, last, PAYLOAD | PART
+    forbidden = () if item.sparse else item.forbidden
+    yield item.start, item.last, kind & ~PAYLOAD if forbidden else kind
+    if forbidden:
+        parts = Runs((number, number) for number in forbidden).outside(item.start, item.last)
+        yield from ((first, last, PAYLOAD | PART) for first, last in parts)

@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeVar
 import pyarrow as pa
 from pyarrow import fs
 from pyarrow.fs import FileSystem
-from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
@@ -64,8 +63,7 @@ class CulmSource(datasource.DataSource):
         """A stream of what stores, a folder or a ``culm://`` peer get; of others Spark asks ``simpleStreamReader``."""
         paths = paths_of(self.options)
         if all(path.startswith("intervals://") for path in paths):
-            feature = {"feature": "streamReader"}
-            raise PySparkNotImplementedError(errorClass="NOT_IMPLEMENTED", messageParameters=feature)
+            return super().streamReader(schema)  # It raises what makes Spark ask the other one.
         options = Options.parse(self.options, schema)
         if any(path.startswith("culm://") for path in paths):
             return LiveStream(_only(paths), options)

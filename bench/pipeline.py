@@ -22,7 +22,7 @@ from bench.cost import Cost, measured
 from bench.harness import Figure, say
 from culm.spark import run as verify
 from culm.spark import session
-from culm.spark.runtime.columns import batches, ddl
+from culm.spark.runtime.columns import batches, struct
 from culm.spark.runtime.shell import SETTINGS
 from culm.spark.verification.job import run_forks
 from culm.testing import build_log
@@ -67,7 +67,7 @@ def entries(spark: SparkSession, name: str, logs: int, length: int = LOG, first:
         shutil.rmtree(place, ignore_errors=True)
         FOLDER.mkdir(parents=True, exist_ok=True)
         numbers = spark.range(0, logs, 1, min(logs, 64))
-        made = numbers.mapInArrow(lambda found: _made(found, length, first or length), ddl(Encoded))
+        made = numbers.mapInArrow(lambda found: _made(found, length, first or length), struct(Encoded))
         made.write.parquet(f"file://{place}")
     return place
 
@@ -76,7 +76,7 @@ def siblings(spark: SparkSession, name: str, logs: int) -> Path:
     """Another entry in the middle of one log in a hundred."""
     place = FOLDER / name
     if not (place / "_SUCCESS").exists():
-        made = spark.range(0, logs, FORKED, 8).mapInArrow(_siblings, ddl(Encoded))
+        made = spark.range(0, logs, FORKED, 8).mapInArrow(_siblings, struct(Encoded))
         made.write.mode("overwrite").parquet(f"file://{place}")
     return place
 

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from culm.bamboo import Entry, are_authentic, contradiction, lipmaa, yamf_hash
 from culm.errors import ConfigError, EncodingError
@@ -20,7 +21,7 @@ from culm.spark.plan.split import Splitter
 from culm.spark.reading.found import EntryRow, Wanted
 from culm.spark.reading.inputs import Part, Piece
 from culm.spark.reading.scan import scan
-from culm.spark.runtime.columns import batches, types
+from culm.spark.runtime.columns import batches, schema
 from culm.spark.runtime.engine import Engine, Table
 from culm.spark.select import requests
 from culm.spark.source.rows import ENTRIES, Options
@@ -207,22 +208,22 @@ def _judged(entries: Sequence[Entry], lied: set[bytes]) -> dict[bytes, str]:
 _NEXT = b"\x1f"  # between the columns of a row, which stand on lines
 
 
-def _tables(data: bytes, kinds: Iterable[str]) -> Iterator[Row]:
+def _tables(data: bytes) -> Iterator[Row]:
     """Rows of text, bytes and nothing: a column that begins with ``-`` is null."""
-    kinds = list(kinds)
+    kinds = schema(Given).types
     for line in data.split(b"\n")[:20]:
         columns = line.split(_NEXT)
         row: list[Any] = []
         for kind, column in zip(kinds, [*columns, *[b"-"] * len(kinds)], strict=False):
             null = column.startswith(b"-")
-            row.append(None if null else column if kind == "BINARY" else column.decode(errors="replace"))
+            row.append(None if null else column if pa.types.is_binary(kind) else column.decode(errors="replace"))
         yield tuple(row)
 
 
 def plan(data: bytes) -> None:
     """Rows for the planner become rows or rejects, each of them one; and what can be asked for adds up."""
     given = []
-    for number, row in enumerate(_tables(data, types(Given).values())):
+    for number, row in enumerate(_tables(data)):
         name = (SIZES, HAVE, WANT)[number % 3]
         given.append(Given(name, *row[1:]))
     checked = list(plan_rows.check(given, 1))
@@ -231,13 +232,13 @@ def plan(data: bytes) -> None:
         list(batches(table, checked))
     kept = [row for row in checked if isinstance(row, plan_rows.Checked)]
     grouped = sorted(kept, key=attrgetter("bucket", "author", "log", "given"))
-    counted = list(plan_rows.count(grouped, Splitter(2, lambda _: True), (300, 100)))
+    counted = list(plan_rows.count(grouped, Splitter(2, lambda _: True, (300, 100))))
     assert all(int(row.amount) >= 0 for row in counted)
 
 
 def select(data: bytes) -> None:
     """Requests become ranges or rejects, whatever stands in them."""
-    given = map(Given._make, _tables(data, types(Given).values()))
+    given = map(Given._make, _tables(data))
     checked = list(requests.check(given))
     for table in (requests.Asked, requests.Refused):
         list(batches(table, checked))

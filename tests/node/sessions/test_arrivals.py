@@ -349,7 +349,7 @@ def test_a_large_payload_is_written_in_short_calls(
     Likewise where news came beside it: more may be on their way, and would wait.
     """
     monkeypatch.setattr(Share, "has_others", has_others)
-    party, (entry,) = parties[0], film.entries
+    party, (entry,), small = parties[0], film.entries, build_log(1, payload_size=50, log_id=5)
     party.store.add([(entry, None)])
     sizes: list[int] = []
     write_all = Arrivals._write_all
@@ -363,7 +363,7 @@ def test_a_large_payload_is_written_in_short_calls(
     async def main() -> None:
         arrivals = Arrivals(party.worker, lambda _: None)
         if has_news:
-            arrivals.take(EntriesReceived(2, build_log(1, payload_size=50, log_id=5).items()))
+            arrivals.take(EntriesReceived(2, [(entry, small.payloads[entry.hash]) for entry in small.entries]))
         for piece in pieces(entry, film.payloads[entry.hash]):
             arrivals.take(piece)
         arrivals.end_of_chunk()

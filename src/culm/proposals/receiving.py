@@ -112,10 +112,8 @@ class Receiver:
         buffer = self._buffer + bytes(piece)
         at = 0
         self._buffer = b""
-        alone, after = (
-            0,
-            _MANY,
-        )  # Messages to take alone before the next step of many, and after the one that fails then.
+        # How many messages to take alone before the next step of many; and before the one after it, if that stops soon.
+        alone, after = 0, _MANY
         while at < len(buffer) and not (self._is_waiting or self.is_held):
             try:
                 if not alone and (plain := self._plain()) is not None:

@@ -150,7 +150,7 @@ class Following:
         found.among(before, Fork._fields, "anti").kept(state.place(state.next_number) / FORKS)
 
     def _deliver(self, state: State, spark: SparkSession) -> None:
-        """Bring the output up to date with a state, say what changed in it, and delete the changes of the last run.
+        """Bring the output up to date with a state, say what changed in it, and delete the changes.
 
         ``ConfigError`` if the output has changes of another state, or of a later run of this one.
         """
@@ -172,8 +172,7 @@ class Following:
             self.output.put(spark, tables, Summary.of(state.totals, self.ways.value).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
             self.say(f"batch {number}: {counted(tables)}; {state.totals['entries']:,} entries: {every}")
-        for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
-            rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
+        forget(state)
 
 
 def _is_small(index: Table[IndexRow], more: int = 0) -> bool:
@@ -193,6 +192,12 @@ def _checked(there: str, given: str, name: str) -> int:
             " was restored would be; name another output"
         )
     return int(number)
+
+
+def forget(state: State) -> None:
+    """Delete the changes of the last run, which have been delivered, and what it worked with."""
+    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
+        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 # -- the command ------------------------------------------------------------------------------------------------

@@ -113,6 +113,26 @@ def test_a_caller_can_do_without_batches(threads: int, monkeypatch: pytest.Monke
     assert [] != calls
 
 
+@pytest.mark.parametrize(
+    ("count", "threads", "sizes"),
+    [
+        (1000, 2, [1000]),
+        (1024, 2, [512] * 2),
+        (8192, 2, [4096] * 2),
+        (8193, 2, [2049] * 3 + [2046]),
+        (20_000, 2, [3334] * 5 + [3330]),
+        (20_000, 3, [3334] * 5 + [3330]),
+        (9000, 1, [3000] * 3),
+    ],
+)
+def test_all_threads_check_as_much(count: int, threads: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the native core no thread is left with a batch more than another, and no batch is beyond 4,096 entries."""
+    monkeypatch.setattr(native, "core", object())
+    monkeypatch.setattr(verification, "_check_chunk", lambda entries, in_batches: in_batches * [len(entries)])
+    taken: list[int] = verification.start_checking([LOG.entries[0]] * count, threads)()
+    assert sizes == taken
+
+
 @pytest.mark.parametrize("threads", [None, 1, 2])
 def test_ahead(threads: int | None) -> None:
     """Each batch comes with its own verdicts, in order, and at most one batch is made ahead of the one dealt with."""

@@ -130,9 +130,10 @@ def start_checking(
 
 
 def _large_chunk(count: int, threads: int) -> int:
-    """How many of ``count`` entries a thread takes at a time with the native core."""
-    parts = max(1, min(threads, count // _LEAST_LARGE_CHUNK))
-    return max(1, min(_LARGE_CHUNK, ceil(count / parts)))
+    """How many of ``count`` entries a thread takes at a time with the native core: of many, all threads as often."""
+    rounds = ceil(count / (threads * _LARGE_CHUNK))
+    parts = max(1, min(threads * rounds, count // _LEAST_LARGE_CHUNK))
+    return max(1, ceil(count / parts))
 
 
 def _check_chunk(entries: Sequence[Entry], in_batches: bool) -> list[bool]:

@@ -129,8 +129,7 @@ def test_all_threads_check_as_much(count: int, threads: int, sizes: list[int], m
     """With the native core no thread is left with a batch more than another, and no batch is beyond 4,096 entries."""
     monkeypatch.setattr(native, "core", object())
     monkeypatch.setattr(verification, "_check_chunk", lambda entries, in_batches: in_batches * [len(entries)])
-    taken: list[int] = verification.start_checking([LOG.entries[0]] * count, threads)()
-    assert sizes == taken
+    assert sizes == verification.start_checking([LOG.entries[0]] * count, threads)()
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2])

@@ -19,7 +19,7 @@ from culm.errors import ConfigError, EncodingError
 from culm.ranges import Range, RangeSet, decode, read_range, write_range
 from culm.spark.plan import plan
 from culm.spark.plan.balance import TOLERANCE, Class, PeerTerms, balance
-from culm.spark.plan.given import read_ranges, read_rows
+from culm.spark.plan.given import HAVE, Given, read_ranges, read_rows
 from culm.spark.plan.job import run_plan
 from culm.spark.plan.rows import exact_range, read_number
 from culm.spark.plan.split import Key, Line, Splitter, arcs_by_bucket
@@ -276,6 +276,7 @@ def piece_of(content: int) -> Any:
         (b"", "truncated|end|early|missing"),
         (b"\x01\x00\x01\x00", "1 bytes follow the ranges"),
         (b"\xfd\xff\xff\xff\xff\xff", "at most 65536|VarU64|longer"),
+        (b"\xfa\x01\x00\x01", "65537 ranges.*at most 65536.*divide them among several"),
         ("7..3", "7..3"),
         ("", "not a range"),
     ],
@@ -284,6 +285,13 @@ def test_what_is_no_range_set(value: bytes | str, reason: str) -> None:
     """Bytes and text that are no range set are refused with a reason."""
     with pytest.raises((EncodingError, ConfigError, ValueError), match=reason):
         read_ranges(value)
+
+
+def test_no_bytes_are_ranges_that_are_cut() -> None:
+    """A row whose encoding of ranges is empty has one that is cut; it is not told that it names no ranges."""
+    row = Given(HAVE, "a", None, None, None, b"", None, None, None)
+    with pytest.raises(EncodingError):
+        row.read_ranges()
 
 
 def test_what_cannot_be_held() -> None:

@@ -167,7 +167,7 @@ def decode_each(data: bytes, most: int, *, max_forbidden_bytes: int = MAX_FORBID
 def _pull_count(data: bytes, most: int) -> tuple[int, int]:
     count, at = decode_varu64(data)
     if count > most:
-        raise EncodingError(f"{count} ranges; at most {most} are taken", 0)
+        raise EncodingError(f"{count} ranges; at most {most} are taken, so divide them among several sets", 0)
     return count, at
 
 

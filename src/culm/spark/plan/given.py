@@ -75,7 +75,7 @@ class Given(NamedTuple):
         """The ranges; ``ValueError``, ``EncodingError`` or ``ConfigError`` if there are none that can be read."""
         if self.range is not None:
             return [decode(self.range, max_forbidden_bytes=MAX_FORBIDDEN_BYTES)]
-        return read_ranges(self.ranges or needed(self.ranges_text, "ranges"))
+        return read_ranges(needed(self.ranges_text, "ranges") if self.ranges is None else self.ranges)
 
     def as_text(self) -> tuple[str | None, ...]:
         """The table, peer, author, log id and ranges, for a reject."""

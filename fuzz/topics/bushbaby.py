@@ -6,7 +6,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from culm.bamboo import Identity
-from culm.bushbaby import BambooReceived, Connection, Dialect, HaveItem, Limits, Options, PeerIdentified, WantItem
+from culm.bushbaby import (
+    BambooReceived,
+    Connection,
+    Dialect,
+    HaveItem,
+    Limits,
+    Options,
+    OtherDialect,
+    PeerIdentified,
+    WantItem,
+)
 from culm.bushbaby.messages import decode_bamboo, decode_have, decode_want, encode_have_item, encode_want_item
 from culm.bushbaby.secretbox import NONCE_BYTES, OVERHEAD, open_box, seal
 from culm.errors import EncodingError, LocalProtocolError, RemoteProtocolError
@@ -72,12 +82,16 @@ def _made(number: int, options: int) -> Connection:
     )
 
 
-def _take(side: Connection, data: bytes, *, accepts: bool = False) -> None:
+def _take(side: Connection, data: bytes, *, accepts: bool = False) -> bool:
+    """What a node does with bytes of a peer; whether the connection goes on."""
     for event in side.receive_data(data, 0.0):
         if isinstance(event, BambooReceived):
             list(event.entries)
         elif accepts and isinstance(event, PeerIdentified):
             side.accept()
+        elif isinstance(event, OtherDialect):
+            return False
+    return True
 
 
 def connection(data: bytes) -> None:
@@ -86,7 +100,8 @@ def connection(data: bytes) -> None:
     side = _made(2, options)
     for piece in pieces(data[1:], 37):
         try:
-            _take(side, piece)
+            if not _take(side, piece):
+                return
         except RemoteProtocolError:
             assert not side.replicating
             with suppress(LocalProtocolError):

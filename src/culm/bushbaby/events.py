@@ -58,7 +58,7 @@ class ForksReceived:
 
 @dataclass(frozen=True, slots=True)
 class OtherDialect:
-    """The peer is of our clump and speaks ``dialect``, which is not ours. Nothing more is understood."""
+    """The peer is of our clump and speaks ``dialect``, which is not ours. The connection is over."""
 
     dialect: Dialect
 

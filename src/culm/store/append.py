@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, repeat
+from itertools import chain, count, islice, repeat
 from typing import Any
 
 from culm.bamboo import MAX_U64, Entry, Identity, lipmaa
@@ -106,38 +106,56 @@ def append_each(database: Database, drafts: Sequence[Draft]) -> list[list[Entry]
     than one alone. A draft that cannot be appended gets the error that ``append`` would raise, and the others are
     stored all the same. What is raised here (a full disk, a locked store) concerns them all: none is stored then.
     """
-    results: list[list[Entry] | CulmError] = []
+    results: dict[int, list[Entry] | CulmError] = {}
     if not drafts:
-        return results
+        return []
     views: dict[Log, LogView] = {}
     stored: list[tuple[int, Buffer]] = []
     with database.transaction() as connection:
         if len(drafts) == 1 and (alone := _grow(database, drafts[0])) is not None:
             return [alone]
         change, entry_id = next_change_and_entry_id(connection)
-        for draft in drafts:
+        for run in _runs(drafts):
+            draft = drafts[run[0]]
             view = views.get(draft.log)
             if view is None:
                 view = views[draft.log] = LogView.of(database, draft.log, change)
-            try:
-                _check(connection, view, len(draft.payloads), continue_here=draft.continue_here)
-            except CulmError as error:
-                results.append(error)
-                continue
-            begin, hash_at = view.newest + 1, partial(_hash_at, view)
-            entries = draft.identity.create_run(draft.log_id, begin, draft.payloads, hash_at, ends=draft.is_end)
-            plain = view.extend(list(map(Received, entries, draft.payloads, repeat(False))), entry_id)
-            for row, entry in enumerate(entries[plain:], entry_id + plain):  # Their lipmaalinks go to waiting entries.
-                view.add(entry, row, PayloadState.COMPLETE, entry.size)
-            stored += zip(count(entry_id), draft.payloads, strict=False)
-            entry_id += len(entries)
-            results.append(entries)
+            # Where entries are lacking, an entry may be refused because of its links, and the one before it not.
+            for part in [run] if view.is_whole else [[place] for place in run]:
+                payloads = [payload for place in part for payload in drafts[place].payloads]
+                try:
+                    _check(connection, view, len(payloads), continue_here=draft.continue_here)
+                except CulmError as error:
+                    results.update((place, error) for place in part)
+                    continue
+                begin, ends = view.newest + 1, drafts[part[-1]].is_end
+                entries = draft.identity.create_run(draft.log_id, begin, payloads, partial(_hash_at, view), ends=ends)
+                plain = view.extend(list(map(Received, entries, payloads, repeat(False))), entry_id)
+                for row, entry in enumerate(entries[plain:], entry_id + plain):  # Their links go to waiting entries.
+                    view.add(entry, row, PayloadState.COMPLETE, entry.size)
+                stored += zip(count(entry_id), payloads, strict=False)
+                entry_id += len(entries)
+                rest = iter(entries)
+                results.update((place, list(islice(rest, len(drafts[place].payloads)))) for place in part)
         for view in views.values():
             if view.greatest:  # A log whose drafts were all refused may have no entry.
                 view.flush()
         write_payloads(database, stored)
         LogView.keep(database, views)
-    return results
+    return [results[place] for place in range(len(drafts))]
+
+
+def _runs(drafts: Sequence[Draft]) -> Iterator[list[int]]:
+    """Drafts that are appended as if they were one, by their places: those of one log, in order, up to its end."""
+    runs: dict[Log, list[list[int]]] = {}
+    for place, draft in enumerate(drafts):
+        of_log = runs.setdefault(draft.log, [])
+        before = drafts[of_log[-1][-1]] if of_log else None
+        if before is None or before.is_end or before.continue_here != draft.continue_here:
+            of_log.append([place])
+        else:
+            of_log[-1].append(place)
+    return chain.from_iterable(runs.values())
 
 
 def _grow(database: Database, draft: Draft) -> list[Entry] | None:

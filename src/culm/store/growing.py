@@ -54,11 +54,8 @@ _GROW = f"INSERT OR ROLLBACK INTO growth VALUES ({', '.join('?' * len(_NAMES))})
 
 
 def can_grow(view: LogView, payload: Buffer) -> bool:
-    """Whether this is a small payload, and the log has not ended and is held to its newest entry, with all payloads.
-
-    Then it is not forked either, and nothing waits: each entry up to the greatest is a verified one.
-    """
-    is_whole = view.newest == view.greatest == view.sums.count == view.sums.held_count
+    """Whether this is a small payload, and the log has not ended and is held to its newest entry, with all payloads."""
+    is_whole = view.is_whole and view.sums.held_count == view.newest
     return is_whole and view.ended_at is None and len(payload) <= PIECE_BYTES
 
 

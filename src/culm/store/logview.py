@@ -317,6 +317,11 @@ class LogView(LogRow):
         self._database.flushed.append(self)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the transaction before left each entry up to the greatest, once, and verified: nothing waits."""
+        return self.forked_at is None and self.newest == self.greatest == self.sums.count
+
+    @property
     def newest_hash(self) -> bytes:
         """The hash (66 bytes) of the newest verified entry; nothing if there is none."""
         return next((known.hash for known in self._at(self.newest) if known.state is State.VERIFIED), b"")

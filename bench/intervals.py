@@ -15,6 +15,7 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from culm.bamboo import Identity, encode_varu64
 from culm.node.config import NodeConfig
 from culm.node.network.urls import PeerUrl
 from culm.node.service import NodeService
+from culm.node.sharing.threads import SWITCH_SECONDS
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
@@ -311,9 +313,13 @@ def _measure_sparse(folder: Path, alice: Path, log: tuple[bytes, int]) -> list[F
 
 
 class Embedded:
-    """A node within this process, on a thread of its own."""
+    """A node within this process, on a thread of its own, beside what appends and looks for news.
+
+    The interpreter is set as ``culm serve`` sets it, and as docs/library.md advises those who compute beside a node.
+    """
 
     def __init__(self, home: Path, scheme: str = "intervals") -> None:
+        sys.setswitchinterval(SWITCH_SECONDS)
         self.store = SQLiteStore(home / "store.db")
         self._scheme = scheme
         self.node = NodeService(Identity(bytes(32)), NodeConfig(b""), self.store)

@@ -54,6 +54,7 @@ from culm.node.sessions.session import Purpose
 from culm.node.sessions.tasks import beside
 from culm.node.settings.reading import Settings, defaults, limits_of, read_limits
 from culm.node.settings.schema import PROPOSALS
+from culm.node.sharing.threads import SWITCH_SECONDS
 from culm.node.status import NamesWatch, Sources, StatusSettings, status_server
 from culm.node.sync import SyncSummary, sync
 from culm.sealing.mark import is_sealed
@@ -255,12 +256,6 @@ def _serve_index(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-# Seconds after which a thread that computes gives up the interpreter to one that waits. The loop needs the interpreter
-# for a moment very often. With Python's default of 5 ms it waits that long each time while a peer's entries are
-# verified in threads, and loses most of its rate.
-_SWITCH_SECONDS = 0.0003
-
-
 async def _until_stopped(
     run: Callable[..., Awaitable[None]], page: AbstractAsyncContextManager[None] | None = None
 ) -> None:
@@ -269,7 +264,7 @@ async def _until_stopped(
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()  # Imported modules are never garbage, so collections need not look through them.
     async with free_memory_given_back(), page or nullcontext():

@@ -7,6 +7,15 @@ from typing import ParamSpec, TypeVar
 
 from culm.node.surroundings import present
 
+SWITCH_SECONDS = 0.0003
+"""For ``sys.setswitchinterval``: after how long a thread that computes gives up the interpreter to one that waits.
+
+The loop needs the interpreter for a moment very often. With Python's default of 5 ms it waits that long each time while
+another thread computes: a peer's entries are verified, or a program does work of its own beside its node. Then the node
+loses most of its rate, and news wait. ``culm serve`` and ``culm sync`` set it. A library does not, because it is a
+setting of the whole process.
+"""
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

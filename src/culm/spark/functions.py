@@ -47,8 +47,6 @@ def function(name: str) -> Callable[..., Column]:
     if name not in _KINDS:
         raise ConfigError(f"{name!r} is none of {', '.join(_KINDS)}")
     given, kind = _KINDS[name]
-    # Spark looks at the hints to see that these are functions of arrays, but here hints are only names.
-    given.__annotations__.update(dict.fromkeys(given.__annotations__, pa.Array))
     make: Any = arrow_udf
     # In SQL, the type would be a question to a server.
     return cast("Callable[..., Column]", make(given, from_arrow_type(kind)))

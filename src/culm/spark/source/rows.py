@@ -40,7 +40,7 @@ from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.errors import ConfigError
 from culm.ranges import read_range
 from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets, cut, why_not
+from culm.spark.batches.fields import DIGEST_BYTES, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
 from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
 from culm.spark.runtime.columns import fitted
@@ -62,17 +62,13 @@ def _some(array: pa.Array, rows: Flags) -> pa.Array:
     return compute.if_else(pa.array(rows), array, None)
 
 
-def _cut(fields: Fields, at: Offsets, size: int, made: Callable[[Bytes], pa.Array]) -> pa.Array:
-    there = fields.good & (at >= 0)
-    return _some(made(cut(fields.data, np.where(there, at, 0), size)), there)
-
-
 def _hash(fields: Fields, at: Offsets) -> pa.Array:
-    return _cut(fields, at, DIGEST_BYTES, hashes)
+    there = fields.good & (at >= 0)
+    return _some(hashes(cut(fields.data, np.where(there, at, 0), DIGEST_BYTES)), there)
 
 
 def _signature(fields: Fields) -> pa.Array:
-    return _cut(fields, fields.end - SIGNATURE_BYTES, SIGNATURE_BYTES, fixed_binary)
+    return fixed_binary(cut(fields.data, np.maximum(fields.end - SIGNATURE_BYTES, 0), SIGNATURE_BYTES))
 
 
 UNSIGNED = "DECIMAL(20,0)"
@@ -236,13 +232,9 @@ def entry_batches(found: Iterable[pa.RecordBatch], options: Options) -> Iterator
 def _batch(found: pa.RecordBatch, options: Options) -> pa.RecordBatch:
     fields = fields_of(found.column("encoded"))
     found = _judged(found, fields.good)
-    chosen = np.zeros(found.num_rows, np.bool_)
+    chosen = _has(found, "reason") & (options.rejects != "false")
     if options.rejects != "only":
-        chosen = options.wanted.chosen(fields)
-        if options.wanted.frames:
-            chosen |= _has(found, "payload_frame")
-    if options.rejects != "false":
-        chosen |= _has(found, "reason")
+        chosen |= options.wanted.chosen(fields) | (_has(found, "payload_frame") & options.wanted.frames)
     rows = chosen.nonzero()[0]
     fields, found = fields.take(rows), found.take(pa.array(rows))
     columns = [
@@ -266,10 +258,9 @@ def _judged(found: pa.RecordBatch, good: Flags) -> pa.RecordBatch:
     bad = _has(found, "encoded") & ~good & ~_has(found, "reason")
     if not bad.any():
         return found
-    rows = zip(bad, *(found.column(name).to_pylist() for name in ("encoded", "payload_state", "reason")), strict=True)
-    judged = ((None, why_not(encoded)) if is_bad else (state, reason) for is_bad, encoded, state, reason in rows)
-    states, reasons = zip(*judged, strict=True)
-    return fitted(found, EntryRow, {"payload_state": states, "reason": reasons})
+    why = pa.array(map(why_not, found.column("encoded").filter(pa.array(bad)).to_pylist()), pa.string())
+    reasons = compute.replace_with_mask(found.column("reason"), pa.array(bad), why)
+    return fitted(found, EntryRow, {"payload_state": _some(found.column("payload_state"), ~bad), "reason": reasons})
 
 
 def _has(found: pa.RecordBatch, name: str) -> Flags:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from time import time
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -110,11 +110,6 @@ class Written(datasource.WriterCommitMessage):
     names: list[str]
 
 
-class _Row(NamedTuple):
-    entry: Entry
-    payload: bytes | None
-
-
 class BundlesWriter(datasource.DataSourceArrowWriter):
     """Writes rows with a column ``encoded``, and perhaps ``payload``, into a folder of bundles.
 
@@ -147,7 +142,7 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
         token = secrets.token_hex(8)
         system, staging = self._staging.filesystem()
         names: list[str] = []
-        for log, rows in groupby(_entries(iterator), key=lambda row: row.entry.log if self._by_log else None):
+        for log, rows in groupby(_entries(iterator), key=lambda row: row[0].log if self._by_log else None):
             name = f"part-{token}.bundle" if log is None else f"{log_text(log).replace('/', '-')}.{token}.bundle"
             if log is not None and name in names:
                 raise CulmError(f"entries of the log {log_text(log)} are not together: {_TOGETHER}")
@@ -203,13 +198,13 @@ def _sweep(system: FileSystem, folder: str, start: str) -> None:
                     system.delete_dir(one.path)
 
 
-def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Entry, bytes | None]]:
     """The entries of the rows, each with its payload if there is one; ``CulmError`` for a row that is no entry."""
     for batch in batches:
         names = [name for name in ("encoded", "payload") if name in batch.schema.names]
         for row in batch.select(names).to_pylist():
             try:
-                yield _Row(Entry.decode(row["encoded"] or b""), row.get("payload"))
+                yield Entry.decode(row["encoded"] or b""), row.get("payload")
             except EncodingError as error:
                 reason = f"because it is not an entry: {error}"
                 if row["encoded"] is None:

@@ -27,7 +27,7 @@ from culm.errors import ConfigError
 from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import signed
-from culm.spark.reading.found import Wanted
+from culm.spark.reading.found import within
 from culm.spark.runtime.columns import UNSIGNED
 from culm.spark.source.rows import decoded
 from culm.wire.places import author_text
@@ -77,7 +77,7 @@ def _in_range(ranges: pa.Array, numbers: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1024)  # a column of ranges mostly repeats a few
 def _range(text: str) -> Range:
-    return Wanted.within(read_range(text), 1, MAX_U64)
+    return within(read_range(text), 1, MAX_U64)
 
 
 def _number(value: Any) -> int | None:  # noqa: ANN401 - whatever SQL calls a number

@@ -25,8 +25,7 @@ from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
 from culm.spark.reading.borders import PARQUET_MAGIC, borders
 from culm.spark.reading.found import EVERYTHING, Wanted, check_columns
-from culm.spark.storage import Location, located, opened_store
-from culm.spark.storage.location import Listed
+from culm.spark.storage import Listed, Location, located, opened_store
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
 

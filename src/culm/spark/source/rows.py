@@ -42,7 +42,7 @@ from culm.ranges import read_range
 from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
 from culm.spark.batches.fields import DIGEST_BYTES, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
+from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted, within
 from culm.spark.runtime.columns import fitted
 from culm.wire.places import parse_author, parse_log, parse_number
 
@@ -165,7 +165,7 @@ class Options:
         limit = parse_number(options.get("maxpayload", "1048576"), "size")
         wanted = Wanted(
             frozenset([*map(parse_author, authors), *map(parse_log, logs)]) if {"author", "log"} & {*options} else None,
-            Wanted.within(read_range(options.get("range", "1..")), low, high),
+            within(read_range(options.get("range", "1..")), low, high),
             limit if _one_of(options, "payloads", "false", "true") == "true" and "payload" in kinds else -1,
             states="payload_state" in kinds,
             frames="payload_frame" in kinds,

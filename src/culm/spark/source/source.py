@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from time import time
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
-from pyarrow.fs import FileSystem
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
@@ -28,8 +27,7 @@ from culm.spark.reading.inputs import Split, plan
 from culm.spark.source.growing import FolderStream, StoreStream
 from culm.spark.source.peers import LiveStream, PeerStream
 from culm.spark.source.rows import Options, Pieces, paths_of, schema_of
-from culm.spark.storage import Location, located
-from culm.spark.storage.filesystems import said
+from culm.spark.storage import Location, located, said
 from culm.store.files import BundleWriter
 from culm.wire.places import log_text
 
@@ -110,6 +108,11 @@ class Written(datasource.WriterCommitMessage):
     names: list[str]
 
 
+class _Row(NamedTuple):
+    entry: Entry
+    payload: bytes | None
+
+
 class BundlesWriter(datasource.DataSourceArrowWriter):
     """Writes rows with a column ``encoded``, and perhaps ``payload``, into a folder of bundles.
 
@@ -142,7 +145,7 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
         token = secrets.token_hex(8)
         system, staging = self._staging.filesystem()
         names: list[str] = []
-        for log, rows in groupby(_entries(iterator), key=lambda row: row[0].log if self._by_log else None):
+        for log, rows in groupby(_entries(iterator), key=lambda row: row.entry.log if self._by_log else None):
             name = f"part-{token}.bundle" if log is None else f"{log_text(log).replace('/', '-')}.{token}.bundle"
             if log is not None and name in names:
                 raise CulmError(f"entries of the log {log_text(log)} are not together: {_TOGETHER}")
@@ -184,7 +187,7 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
             system.delete_dir(staging)
 
 
-def _sweep(system: FileSystem, folder: str, start: str) -> None:
+def _sweep(system: fs.FileSystem, folder: str, start: str) -> None:
     """Delete what killed jobs left under names that begin so.
 
     No lock tells whether a job is at work: its processes are on many machines. So what did not change for a day goes.
@@ -198,13 +201,13 @@ def _sweep(system: FileSystem, folder: str, start: str) -> None:
                     system.delete_dir(one.path)
 
 
-def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Entry, bytes | None]]:
+def _entries(batches: Iterator[pa.RecordBatch]) -> Iterator[_Row]:
     """The entries of the rows, each with its payload if there is one; ``CulmError`` for a row that is no entry."""
     for batch in batches:
         names = [name for name in ("encoded", "payload") if name in batch.schema.names]
         for row in batch.select(names).to_pylist():
             try:
-                yield Entry.decode(row["encoded"] or b""), row.get("payload")
+                yield _Row(Entry.decode(row["encoded"] or b""), row.get("payload"))
             except EncodingError as error:
                 reason = f"because it is not an entry: {error}"
                 if row["encoded"] is None:

@@ -19,19 +19,18 @@ from pyarrow import compute
 
 from culm.ranges import runs as of_numbers
 from culm.spark.batches.arrays import begins, decimals, unsigned
-from culm.spark.batches.fields import Flags, Numbers
+from culm.spark.batches.fields import Flags, Numbers, Offsets
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.reading.inputs import packed
 from culm.spark.report.numbers import PROOF_BYTES, Coverage
-from culm.spark.report.stretches import Longs, Runs, encoded, magnitudes, union, unsigned_of
+from culm.spark.report.stretches import Runs, encoded, magnitudes, union, unsigned_of
 from culm.spark.runtime.columns import Batch, R, names, schema, table_of
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED
 from culm.store.schema import from_sql, to_sql
-from culm.types import Log
+from culm.types import Log, Run
 
-Span = tuple[int, int]
 Step = Callable[[pa.Table], pa.Table]
 
 CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
@@ -108,7 +107,7 @@ def _is_bad(rows: pa.Table) -> Flags:
     return np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
 
 
-def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
+def _runs(rows: pa.Table, of: Offsets, worst: int) -> Runs:
     """The numbers whose best verdict is at least as good as this position in ``VERDICTS``, in the logs ``of`` the rows.
 
     Entries with a bad signature have no part in this: anybody can make them, of any number.
@@ -154,7 +153,7 @@ def _with(rows: pa.Table, **columns: Any) -> pa.Table:  # noqa: ANN401 - arrays 
     return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **columns})
 
 
-def _digits(numbers: Numbers) -> Longs:
+def _digits(numbers: Numbers) -> Offsets:
     """How many decimal digits each number has; 0 has none. Nine magnitudes have the same number of digits."""
     return (magnitudes(numbers) + 8) // 9
 
@@ -191,7 +190,7 @@ def _cells(rows: pa.Table) -> Iterator[Coverage]:
         yield Coverage(*log, first, last, verified, better - verified, every - better, last - first + 1 - every)
 
 
-def spans(held: of_numbers.Runs) -> list[Span]:
+def spans(held: of_numbers.Runs) -> list[Run]:
     """The parts of a log that its strip shows."""
     _, newest = held.extent or (0, 0)
     drawn, left_out = newest, []
@@ -204,7 +203,7 @@ def spans(held: of_numbers.Runs) -> list[Span]:
     return of_numbers.Runs(left_out).outside(1, newest)
 
 
-def cells(parts: Sequence[Span]) -> list[Span]:
+def cells(parts: Sequence[Run]) -> list[Run]:
     """The cells of these parts, at most ``CELLS`` together. All have one width, so that lengths compare."""
     numbers = sum(last - first + 1 for first, last in parts)
     width = max(1, -(-numbers // (CELLS - len(parts) + 1)))

@@ -28,8 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow.compute import field
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sql
+from pyspark.sql import DataFrame, functions
 
 from culm.bamboo import PayloadHasher
 from culm.errors import CulmError, PayloadMismatch, Place
@@ -198,9 +197,9 @@ def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
     """The items as ``Bundled``. Only items whose payload must be read are joined with the places; most are not."""
     fetched = items.where(_FETCHED)
     wanted = places.join(fetched, "payload_hash", "leftsemi")
-    one_each = wanted.groupBy("payload_hash", "source").agg(sql.min("offset").alias("offset"))
-    all_of_it = sql.sort_array(sql.collect_list(sql.struct("source", "offset")))
-    known = one_each.groupBy("payload_hash").agg(sql.slice(all_of_it, 1, _COPIES).alias("places"))
+    one_each = wanted.groupBy("payload_hash", "source").agg(functions.min("offset").alias("offset"))
+    all_of_it = functions.sort_array(functions.collect_list(functions.struct("source", "offset")))
+    known = one_each.groupBy("payload_hash").agg(functions.slice(all_of_it, 1, _COPIES).alias("places"))
     others = items.where(f"NOT ({_FETCHED})")
     return fetched.join(known, "payload_hash", "left").unionByName(others, allowMissingColumns=True)
 

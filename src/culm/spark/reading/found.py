@@ -47,8 +47,7 @@ class Wanted:
 
     def chosen(self, fields: Fields) -> Flags:
         """Which of these entries are wanted; never those that are not ``good``."""
-        low, high = np.uint64(self.span.start), np.uint64(self.span.last)
-        rows: Flags = fields.good & (fields.seq >= low) & (fields.seq <= high)
+        rows: Flags = fields.good & (fields.seq >= self.span.start) & (fields.seq <= self.span.last)
         if self.span.sparse:
             rows &= np.isin(fields.seq, np.array(list(self.span.numbers(self.span.last)), np.uint64))
         if self.named is not None:

@@ -31,8 +31,6 @@ from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED,
 from culm.store.schema import from_sql, to_sql
 from culm.types import Log, Run
 
-Step = Callable[[pa.Table], pa.Table]
-
 CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
 WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing numbers; the rest then still has 9 cells
 BREAKS = 4  # in a strip: a log with more such gaps is seen to have gaps
@@ -40,7 +38,7 @@ _STEP_ROWS = 2**16  # that a step gets at once; each row takes some 200 bytes of
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
-def mapped(table: Table[Any], step: Step, into: type[R], *, by_log: bool = False) -> Table[R]:
+def mapped(table: Table[Any], step: Callable[[pa.Table], pa.Table], into: type[R], *, by_log: bool = False) -> Table[R]:
     """What a step makes of portions of the rows, in any order.
 
     ``by_log``: sorted by log, and all rows of a log in one portion. They must fit into memory.

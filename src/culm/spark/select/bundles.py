@@ -108,12 +108,12 @@ _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
 class Payloads(ExitStack):
     """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
 
-    ``settings`` open the sources of other machines; None: those of this process.
+    ``settings`` open the sources of other machines.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings = ()) -> None:
         super().__init__()
-        self._settings = settings_here() if settings is None else settings
+        self._settings = settings
         self._sources: dict[str, _Pieces] = {}
 
     def find(self, places: Iterable[tuple[str, int]], size: int, payload_hash: bytes) -> Iterator[bytes] | None:

@@ -151,9 +151,8 @@ class Options:
         for name in options:
             if name not in (*_NAMES, *_OF_SPARK) and not name.startswith("fs."):
                 raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
-        names = _listed(options.get("columns", ",".join(ENTRIES)))
         kinds = {field.name: field.dataType.simpleString().upper() for field in schema or ()}
-        kinds = kinds or {name: ENTRIES.get(name, "") for name in names}
+        kinds = kinds or {name: ENTRIES.get(name, "") for name in _listed(options.get("columns", ",".join(ENTRIES)))}
         for name, kind in kinds.items():
             if name not in ENTRIES:
                 raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES)}")
@@ -231,16 +230,20 @@ def entry_batches(found: Iterable[pa.RecordBatch], options: Options) -> Iterator
 
 def _batch(found: pa.RecordBatch, options: Options) -> pa.RecordBatch:
     fields = fields_of(found.column("encoded"))
-    found = _judged(found, fields.good)
+    bad = _has(found, "encoded") & ~fields.good & ~_has(found, "reason")
+    if bad.any():  # Bytes that are not an entry become a reject; ``encoded`` keeps them.
+        why = pa.array(map(why_not, found.column("encoded").filter(pa.array(bad)).to_pylist()), pa.string())
+        reasons = compute.replace_with_mask(found.column("reason"), pa.array(bad), why)
+        states = _some(found.column("payload_state"), ~bad)
+        found = fitted(found, EntryRow, {"payload_state": states, "reason": reasons})
     chosen = _has(found, "reason") & (options.rejects != "false")
     if options.rejects != "only":
         chosen |= options.wanted.chosen(fields) | (_has(found, "payload_frame") & options.wanted.frames)
     rows = chosen.nonzero()[0]
     fields, found = fields.take(rows), found.take(pa.array(rows))
-    columns = [
-        _some(_FIELDS[name](fields), fields.good) if name in _FIELDS else found.column(name) for name in options.columns
-    ]
-    return pa.record_batch(columns, names=list(options.columns)) if columns else pa.record_batch([])
+    made = {name: _some(make(fields), fields.good) for name, make in _FIELDS.items() if name in options.columns}
+    columns = [made[name] if name in made else found.column(name) for name in options.columns]
+    return pa.record_batch(columns, names=list(options.columns))
 
 
 _FIELDS = {name: make for name, (_, _, make) in _COLUMNS.items() if make is not None}
@@ -251,16 +254,6 @@ def decoded(encoded: pa.Array) -> pa.Array:
     fields = fields_of(encoded)
     columns = [make(fields) for make in _FIELDS.values()]
     return pa.StructArray.from_arrays(columns, names=list(_FIELDS), mask=pa.array(~fields.good))
-
-
-def _judged(found: pa.RecordBatch, good: Flags) -> pa.RecordBatch:
-    """Rows whose bytes are not an entry become rejects; ``encoded`` keeps the bytes."""
-    bad = _has(found, "encoded") & ~good & ~_has(found, "reason")
-    if not bad.any():
-        return found
-    why = pa.array(map(why_not, found.column("encoded").filter(pa.array(bad)).to_pylist()), pa.string())
-    reasons = compute.replace_with_mask(found.column("reason"), pa.array(bad), why)
-    return fitted(found, EntryRow, {"payload_state": _some(found.column("payload_state"), ~bad), "reason": reasons})
 
 
 def _has(found: pa.RecordBatch, name: str) -> Flags:

@@ -112,8 +112,8 @@ def filesystem(uri: str, settings: Settings) -> tuple[fs.FileSystem, str]:
 def _s3(bucket: str, settings: Settings) -> fs.FileSystem:
     of_all = dict(settings)
 
-    def setting(name: str, default: str | None = None) -> str | None:
-        return of_all.get(f"fs.s3a.bucket.{bucket}.{name}", of_all.get(f"fs.s3a.{name}", default))
+    def setting(name: str) -> str | None:
+        return of_all.get(f"fs.s3a.bucket.{bucket}.{name}", of_all.get(f"fs.s3a.{name}"))
 
     scheme, _, host = (setting("endpoint") or "").rpartition("://")
     region = setting("endpoint.region")

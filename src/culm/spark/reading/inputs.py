@@ -126,8 +126,7 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted))
-    return shared([tuple(pieces)], tasks)
+    return shared([tuple(dict.fromkeys(piece for place in places for piece in _pieces(place, wanted)))], tasks)
 
 
 def shared(splits: Iterable[Split], tasks: int = 1) -> list[Split]:

@@ -113,8 +113,7 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("counting verdicts, payloads and reasons")
     entry_kinds = entries.total(EntryKind._fields[:4], EntryKind).first(EntryKind, _MOST_KINDS)
     copies = _tally(entry_kinds, "entries", "found")
-    untrusted = steps.mapped(entries, steps.untrusted, numbers.Reasons)
-    reasons = untrusted.total(("verdict", "reason"), numbers.Reasons)
+    reasons = steps.mapped(entries, steps.untrusted, numbers.Reasons).total(("verdict", "reason"), numbers.Reasons)
 
     say("counting forks and rejects")
     told_of = logs.where("forked_at").select(Fork, position="forked_at", valid_to="contiguous")

@@ -11,8 +11,6 @@ the same for every peer, so a query that is stopped, or dies, goes on where it w
 a session and a store of its own. A batch that is made again is fetched again, so the peer must still have it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -85,7 +83,7 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._feed.stop()
 
     @cached_property
-    def _feed(self) -> Feed:
+    def _feed(self) -> "Feed":
         from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
 
         return Feed(self._url, self._options)

@@ -49,8 +49,7 @@ class CulmSource(datasource.DataSource):
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """A reader of stores, export files and tables of entries. A schema that the user gave chooses columns, too."""
         options = Options.parse(self.options, schema)
-        splits = plan(paths_of(self.options), self.options, options.wanted, options.tasks)
-        return EntriesReader(splits, options)
+        return EntriesReader(plan(paths_of(self.options), self.options, options.wanted, options.tasks), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
         """A writer of bundles into a folder."""

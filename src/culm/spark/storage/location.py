@@ -15,8 +15,6 @@ the least recently used ones when all together take more than ``_MOST_BYTES``. W
 because it holds the copy's lock; the lock ends with its process.
 """
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os
@@ -53,7 +51,7 @@ class Listed(NamedTuple):
     ``named``: the user named it, rather than a folder or a glob.
     """
 
-    location: Location
+    location: "Location"
     size: int | None
     named: bool
 
@@ -69,7 +67,7 @@ class Location:
         """The path or URI."""
         return self.uri
 
-    def __truediv__(self, name: str) -> Location:
+    def __truediv__(self, name: str) -> "Location":
         """What lies in this folder under a name."""
         return Location(f"{self.uri.rstrip('/')}/{name}", settings=self.settings)
 
@@ -115,7 +113,7 @@ class Location:
             files = {self._other(path, one): size for match in found for one, size in _below(system, match)}
             yield from (Listed(one, size, named=is_there and info.is_file) for one, size in files.items())
 
-    def _other(self, own: str, path: str) -> Location:
+    def _other(self, own: str, path: str) -> "Location":
         """The location of another path of the same file system; ``own`` is the path of this location."""
         below = re.sub(r"^[^/]+://[^/]*", "", self.uri)
         root = len(own.rstrip("/")) - len(below)  # of the path: a bucket's name, which the URI has as its authority

@@ -16,7 +16,7 @@ On a cluster the folder, and the sources, must be under the same paths on every 
 
 import re
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -124,12 +124,9 @@ class Payloads(ExitStack):
         """
         for source, offset in places:
             with suppress(CulmError, OSError):
-                pieces = self._checked(source, offset, size, payload_hash)
-                if size <= WHOLE_BYTES:
-                    return iter(list(pieces))
-                for _ in pieces:
-                    pass
-                return self._checked(source, offset, size, payload_hash)
+                is_kept = size <= WHOLE_BYTES
+                pieces = deque(self._checked(source, offset, size, payload_hash), None if is_kept else 0)
+                return iter(pieces) if is_kept else self._checked(source, offset, size, payload_hash)
         return None
 
     def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from culm.errors import ConfigError
 from culm.ranges import Range, read_range
 from culm.spark.batches.arrays import fields_of
 from culm.spark.batches.fields import signed
-from culm.spark.reading.found import Wanted
+from culm.spark.reading.found import within
 from culm.spark.runtime.columns import UNSIGNED
 from culm.spark.source.rows import decoded
 from culm.wire.places import author_text
@@ -47,8 +47,6 @@ def function(name: str) -> Callable[..., Column]:
     if name not in _KINDS:
         raise ConfigError(f"{name!r} is none of {', '.join(_KINDS)}")
     given, kind = _KINDS[name]
-    # Spark looks at the hints to see that these are functions of arrays, but here hints are only names.
-    given.__annotations__.update(dict.fromkeys(given.__annotations__, pa.Array))
     make: Any = arrow_udf
     # In SQL, the type would be a question to a server.
     return cast("Callable[..., Column]", make(given, from_arrow_type(kind)))
@@ -79,7 +77,7 @@ def _in_range(ranges: pa.Array, numbers: pa.Array) -> pa.Array:
 
 @lru_cache(maxsize=1024)  # a column of ranges mostly repeats a few
 def _range(text: str) -> Range:
-    return Wanted.within(read_range(text), 1, MAX_U64)
+    return within(read_range(text), 1, MAX_U64)
 
 
 def _number(value: Any) -> int | None:  # noqa: ANN401 - whatever SQL calls a number

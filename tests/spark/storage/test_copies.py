@@ -15,7 +15,8 @@ import pytest
 from pyarrow import fs
 
 from culm.errors import ConfigError
-from culm.spark.storage import Location, local_copy, location
+from culm.spark.storage import Location, location
+from culm.spark.storage.location import local_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

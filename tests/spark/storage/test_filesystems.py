@@ -11,8 +11,8 @@ import pytest
 
 from culm.errors import ConfigError
 from culm.spark.reading.inputs import plan
-from culm.spark.storage import filesystems, located, settings_here
-from culm.spark.storage.filesystems import filesystem, said
+from culm.spark.storage import filesystems, located, said, settings_here
+from culm.spark.storage.filesystems import filesystem
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -114,8 +114,7 @@ class _Problem:
     def parts(self, log_weight: Floats) -> tuple[Floats, Floats]:
         """Each member's part of its class, from 0 to 1, and each peer's load, by these weights of the peers."""
         weight = log_weight[self.peer]
-        greatest = np.maximum.reduceat(weight, self.starts)
-        weight = np.exp(weight - greatest[self.owner])
+        weight = np.exp(weight - np.maximum.reduceat(weight, self.starts)[self.owner])
         part = weight / np.add.reduceat(weight, self.starts)[self.owner]
         return part, self.loads(part)
 

@@ -204,14 +204,12 @@ def plan(
     amounts = Counter[Key]()
     for _, key, amount in counted:
         amounts[key] += amount
-    keys = sorted(amounts)
-    classes = [Class(key.members, amounts[key], key.is_whole) for key in keys]
-    found = balance(classes, defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
-    lines = {key: Line([*zip(key.members, share, strict=True)]) for key, share in zip(keys, found.shares, strict=True)}
+    classes = {key: Class(key.members, amount, key.is_whole) for key, amount in sorted(amounts.items())}
+    found = balance([*classes.values()], defaultdict(lambda: others, terms), limit=None if default is None else 1.0)
+    lines = {key: Line([*zip(key.members, each, strict=True)]) for key, each in zip(classes, found.shares, strict=True)}
     second = partial(split, splitter=splitter, arcs=arcs_by_bucket(counted, lines))
     transfers, unserved = map(frame_of, grouped.keep(second, Transfer, Unserved))
-    named = frame_of(grouped.where("peer")).select("peer")
-    loads = _loads(transfers, named, terms, default)
+    loads = _loads(transfers, frame_of(grouped.where("peer")), terms, default)
     return Plan(transfers, unserved, loads, frame_of(refused), found)
 
 
@@ -223,11 +221,8 @@ def _loads(transfers: DataFrame, named: DataFrame, terms: Mapping[str, PeerTerms
     """
     rows = [(name, Decimal(term.capacity), term.cost) for name, term in terms.items()]
     known = transfers.sparkSession.createDataFrame(rows, "peer STRING, capacity DECIMAL(38,0), cost DOUBLE")
-    moved = (
-        transfers.selectExpr("source AS peer", "bytes AS gives", "0 AS gets")
-        .unionAll(transfers.selectExpr("requester", "0", "bytes"))
-        .unionAll(named.unionAll(known.select("peer")).selectExpr("peer", "0", "0"))
-    )
+    moved = transfers.selectExpr("stack(2, source, bytes, NULL, requester, NULL, bytes) AS (peer, gives, gets)")
+    moved = moved.unionAll(named.select("peer").unionAll(known.select("peer")).selectExpr("peer", "0", "0"))
     summed = moved.groupBy("peer").agg(functions.sum("gives").alias("gives"), functions.sum("gets").alias("gets"))
     capacity = "NULL" if default is None else f"coalesce(capacity, {default})"
     found = summed.join(functions.broadcast(known), "peer", "left").selectExpr(

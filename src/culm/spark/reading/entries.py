@@ -111,7 +111,6 @@ def _table_batches(piece: Piece) -> Iterator[pa.RecordBatch]:
         there = [name for name in READ if name in file.schema_arrow.names]
         at = sum(file.metadata.row_group(group).num_rows for group in range(piece.low))
         for batch in file.iter_batches(_TABLE_ROWS, range(piece.low, piece.high + 1), columns=there):
-            end = at + len(batch)
-            own = {"source": [piece.uri] * len(batch), "offset": np.arange(at, end)}
+            own = {"source": [piece.uri] * len(batch), "offset": np.arange(at, at + len(batch))}
+            at += len(batch)
             yield fitted(batch, EntryRow, {name: cells for name, cells in own.items() if name not in there})
-            at = end

@@ -35,20 +35,6 @@ class Wanted:
     states: bool = True
     frames: bool = True
 
-    @staticmethod
-    def within(span: Range, low: int, high: int) -> Range:
-        """The part of a range from ``low`` to ``high``.
-
-        ``ConfigError`` for an open sparse range, which depends on the newest entry of each log: files do not tell that.
-        """
-        if span.sparse and span.is_open:
-            raise ConfigError("a sparse range without an end depends on the newest entry of each log; name its end")
-        if span.sparse and (low > span.start or high < span.last):
-            raise ConfigError("a sparse range cannot be cut by fromSeqnum or toSeqnum; name its start and end")
-        if span.sparse or (low, high) == (1, MAX_U64):
-            return span
-        return trim(span, low, None if high == MAX_U64 else high)[0]
-
     @property
     def chooses(self) -> bool:
         """Whether only some entries are wanted."""
@@ -61,8 +47,7 @@ class Wanted:
 
     def chosen(self, fields: Fields) -> Flags:
         """Which of these entries are wanted; never those that are not ``good``."""
-        low, high = np.uint64(self.span.start), np.uint64(self.span.last)
-        rows: Flags = fields.good & (fields.seq >= low) & (fields.seq <= high)
+        rows: Flags = fields.good & (fields.seq >= self.span.start) & (fields.seq <= self.span.last)
         if self.span.sparse:
             rows &= np.isin(fields.seq, np.array(list(self.span.numbers(self.span.last)), np.uint64))
         if self.named is not None:
@@ -85,6 +70,18 @@ class Wanted:
 
 
 EVERYTHING = Wanted()
+
+
+def within(span: Range, low: int, high: int) -> Range:
+    """The part of a range from ``low`` to ``high``.
+
+    ``ConfigError`` for an open sparse range, which depends on the newest entry of each log: files do not tell that.
+    """
+    if span.sparse and span.is_open:
+        raise ConfigError("a sparse range without an end depends on the newest entry of each log; name its end")
+    if span.sparse and (low > span.start or high < span.last):
+        raise ConfigError("a sparse range cannot be cut by fromSeqnum or toSeqnum; name its start and end")
+    return span if span.sparse or (low, high) == (1, MAX_U64) else trim(span, low, None if high == MAX_U64 else high)[0]
 
 
 class EntryRow(NamedTuple):

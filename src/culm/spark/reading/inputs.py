@@ -25,8 +25,7 @@ from culm.bamboo import MAX_U64
 from culm.errors import ConfigError, CulmError
 from culm.spark.reading.borders import PARQUET_MAGIC, borders
 from culm.spark.reading.found import EVERYTHING, Wanted, check_columns
-from culm.spark.storage import Location, located, opened_store
-from culm.spark.storage.location import Listed
+from culm.spark.storage import Listed, Location, located, opened_store
 from culm.store.schema import from_sql, to_sql
 from culm.types import Run
 
@@ -127,8 +126,7 @@ def plan(
     places = located(paths, settings)
     if not places:
         raise ConfigError("no input was given: name at least one store, export file, Parquet table, or folder of them")
-    pieces = dict.fromkeys(piece for place in places for piece in _pieces(place, wanted))
-    return shared([tuple(pieces)], tasks)
+    return shared([tuple(dict.fromkeys(piece for place in places for piece in _pieces(place, wanted)))], tasks)
 
 
 def shared(splits: Iterable[Split], tasks: int = 1) -> list[Split]:

@@ -5,6 +5,7 @@ damaged, the rows before the damage stand, and a reject tells what could not be 
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from culm.bamboo import Entry, PayloadHasher
 from culm.errors import EncodingError, InvalidEntry, StoreError
@@ -105,11 +106,10 @@ def _rows_of_records(path: str, records: Iterator[Record], wanted: Wanted) -> It
 def _with_payload(path: str, record: EntryRecord, pieces: Iterable[bytes], wanted: Wanted) -> EntryRow:
     """The row for an entry of a plain file, in which its payload follows it."""
     payload = Payload(wanted)
-    if not wanted.reads_payloads:
-        return _alone(path, record.offset, record.entry)
-    if payload.read(pieces):
+    if wanted.reads_payloads and payload.read(pieces):
         return payload.found(path, record.offset, record.entry)
-    state = states.PARTIAL if payload.hasher.size else states.ABSENT  # the file is cut short in the payload
+    # The file is cut short in the payload, or its state is not wanted.
+    state = states.PARTIAL if payload.hasher.size else states.ABSENT
     return EntryRow(path, record.offset, record.entry.encoded, state)
 
 
@@ -172,7 +172,7 @@ def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
                         return
                     reached = dict(zip(after, rows[-1][3:], strict=True))
                     in_order([*after.values()], [*reached.values()])
-                    payloads = _payloads(database, rows, wanted)
+                    payloads = _payloads(database, rows, wanted) if wanted.reads_payloads else {}
                 after = reached
                 for row_id, encoded, state, *_ in rows:
                     yield _row_of(piece.uri, row_id, encoded, state, payloads.get(row_id))
@@ -184,8 +184,7 @@ def _scan_entries(piece: Piece, wanted: Wanted) -> Iterator[EntryRow]:
 
 def _payloads(database: Database, rows: list[Row], wanted: Wanted) -> dict[int, Payload]:
     """The payloads of these rows that the store calls complete. An empty payload has no pieces."""
-    is_read = wanted.reads_payloads
-    read = {row_id: Payload(wanted) for row_id, _, state, *_ in rows if is_read and state == PayloadState.COMPLETE}
+    read = {row_id: Payload(wanted) for row_id, _, state, *_ in rows if state == PayloadState.COMPLETE}
     these = f"entry IN ({','.join(map(str, read))})"
     query = f"SELECT entry, CAST(piece AS BLOB) FROM payloads WHERE {these} ORDER BY entry, at"
     for row_id, data in database.connection.execute(query):
@@ -204,10 +203,8 @@ def _row_of(path: str, row_id: int, encoded: bytes | None, state: int, payload: 
     if encoded is None:
         return EntryRow(path, row_id, reason="the row has no entry: the store is damaged; culm doctor says what to do")
     if payload is not None:
-        try:
+        with suppress(InvalidEntry):  # it is rejected later: there is no hash to compare the payload with
             return payload.found(path, row_id, Entry.decode(encoded))
-        except InvalidEntry:
-            state = PayloadState.ABSENT  # it is rejected later: there is no hash to compare the payload with
     return EntryRow(path, row_id, encoded, PayloadState(state).name.lower() if state in _NAMED else states.ABSENT)
 
 

@@ -32,7 +32,6 @@ from culm.spark.report import numbers, steps
 from culm.spark.report.numbers import SMALL, EntryKind, LogKind, LogNumbers, Report
 from culm.spark.report.page import page
 from culm.spark.report.source import Source, source_of
-from culm.spark.report.steps import mapped
 from culm.spark.report.stretches import Stretch, magnitude, proofs, stretches
 from culm.spark.runtime.columns import table_of
 from culm.spark.runtime.engine import Engine
@@ -100,10 +99,10 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     """
     folder, say = run.folder / "numbers", run.say
     verdicts, proved, rejected = source.tables(engine)
-    entries = mapped(verdicts, stretches, Stretch).kept()
-    of_logs = entries if proved is None else entries.union(mapped(proved, proofs, Stretch))
-    logs = mapped(of_logs, steps.logs_of, LogNumbers, by_log=True).kept(folder / "logs")
-    described = mapped(logs, steps.described, numbers.DescribedLog)
+    entries = steps.mapped(verdicts, stretches, Stretch).kept()
+    of_logs = entries if proved is None else entries.union(steps.mapped(proved, proofs, Stretch))
+    logs = steps.mapped(of_logs, steps.logs_of, LogNumbers, by_log=True).kept(folder / "logs")
+    described = steps.mapped(logs, steps.described, numbers.DescribedLog)
 
     say("counting logs and authors")
     troubled = described.where("trouble").first(LogNumbers, most, "-forked_logs", "-trouble", "author", "log_id")
@@ -114,19 +113,18 @@ def counted(source: Source, engine: Engine, run: Job, most: int) -> numbers.Numb
     say("counting verdicts, payloads and reasons")
     entry_kinds = entries.total(EntryKind._fields[:4], EntryKind).first(EntryKind, _MOST_KINDS)
     copies = _tally(entry_kinds, "entries", "found")
-    untrusted = mapped(entries, steps.untrusted, numbers.Reasons)
-    reasons = untrusted.total(("verdict", "reason"), numbers.Reasons)
+    reasons = steps.mapped(entries, steps.untrusted, numbers.Reasons).total(("verdict", "reason"), numbers.Reasons)
 
     say("counting forks and rejects")
     told_of = logs.where("forked_at").select(Fork, position="forked_at", valid_to="contiguous")
-    forks = mapped((told_of if proved is None else proved).kept(folder / "forks"), steps.shortened, Fork)
-    kinds = mapped(rejected, steps.rejected, numbers.RejectNumbers)
+    forks = steps.mapped((told_of if proved is None else proved).kept(folder / "forks"), steps.shortened, Fork)
+    kinds = steps.mapped(rejected, steps.rejected, numbers.RejectNumbers)
     rejects = kinds.total(("source", "reason"), numbers.RejectNumbers, least=("first_offset",)).kept(folder / "rejects")
 
     say("looking at single logs")
     wanted = {log[:2] for log in (*troubled, *largest)}
-    drawn = mapped(entries, lambda rows: steps.within(rows, wanted), Stretch)
-    cells = mapped(drawn, steps.coverage, numbers.Coverage, by_log=True)
+    drawn = steps.mapped(entries, lambda rows: steps.within(rows, wanted), Stretch)
+    cells = steps.mapped(drawn, steps.coverage, numbers.Coverage, by_log=True)
     sums = {name: sum(getattr(row, name) for row in log_kinds) for name in LogKind._fields[3:-1]}
     totals = Report(**sums, authors=count_rows(folder / "authors"), rejects=source.rejected)
     tables: dict[str, Sequence[Any]] = {

@@ -147,15 +147,15 @@ def _grown(title: str, rows: Sequence[Growth], y_label: str, **columns: str) -> 
 # -- drawings -----------------------------------------------------------------------------------------------------
 
 
-def portions(counts: Sequence[int], room: int, least: int = _LEAST) -> list[int]:
-    """``room`` units divided in proportion to counts. Each count that is not 0 gets at least ``least``.
+def portions(counts: Sequence[int], room: int) -> list[int]:
+    """``room`` units divided in proportion to counts. Each count that is not 0 gets at least ``_LEAST``.
 
     The greatest count pays for that, so the units add up to ``room``.
     """
     whole = sum(counts)
     if not whole:
         return [0] * len(counts)
-    units = [max(least, room * count // whole) if count else 0 for count in counts]
+    units = [max(_LEAST, room * count // whole) if count else 0 for count in counts]
     units[counts.index(max(counts))] += room - sum(units)
     return units
 
@@ -187,7 +187,7 @@ def view(log: LogNumbers, strip: Sequence[Coverage]) -> LogView:
     room = (_WIDTH - _BREAK * len(gaps)) // max(1, len(strip))
     paths: dict[str, list[str]] = {"v": [], "u": [], "i": [], "z": []}
     left = breaks = 0
-    for (below, units), cells in groupby(strip, lambda cell: (bisect(gaps, (cell.first,)), _units(cell))):
+    for (below, units), cells in groupby(strip, lambda one: (bisect(gaps, (one.first,)), portions(one[4:], _HEIGHT))):
         if below > breaks:
             paths["z"].append(f"M{left + _BREAK // 4} 0l100 6l-100 6l100 6l-100 6")
             left, breaks = left + _BREAK, below
@@ -197,10 +197,6 @@ def view(log: LogNumbers, strip: Sequence[Coverage]) -> LogView:
                 paths[kind].append(f"M{left} {_HEIGHT - filled}h{width}v{height}h-{width}z")
         left += width
     return LogView(log, gaps, {kind: Markup("").join(path) for kind, path in paths.items() if path}, str(left))
-
-
-def _units(cell: Coverage) -> list[int]:
-    return portions([cell.verified, cell.unverified, cell.invalid, cell.missing], _HEIGHT)
 
 
 def views(numbers: Numbers) -> dict[str, list[LogView]]:

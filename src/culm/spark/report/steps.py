@@ -19,20 +19,17 @@ from pyarrow import compute
 
 from culm.ranges import runs as of_numbers
 from culm.spark.batches.arrays import begins, decimals, unsigned
-from culm.spark.batches.fields import Flags, Numbers
+from culm.spark.batches.fields import Flags, Numbers, Offsets
 from culm.spark.batches.payload import HELD, STATES, rank
 from culm.spark.reading.inputs import packed
 from culm.spark.report.numbers import PROOF_BYTES, Coverage
-from culm.spark.report.stretches import Longs, Runs, encoded, magnitudes, union, unsigned_of
+from culm.spark.report.stretches import Runs, encoded, magnitudes, union, unsigned_of
 from culm.spark.runtime.columns import Batch, R, names, schema, table_of
 from culm.spark.runtime.engine import Table
 from culm.spark.verification.merge import LOG
 from culm.spark.verification.verdicts import BAD_SIGNATURE, INVALID, UNVERIFIED, VERDICTS, VERIFIED
 from culm.store.schema import from_sql, to_sql
-from culm.types import Log
-
-Span = tuple[int, int]
-Step = Callable[[pa.Table], pa.Table]
+from culm.types import Log, Run
 
 CELLS = 96  # of a strip: about 10 pixels each on a large screen; more would not be seen, and make the page larger
 WIDEST = Fraction(9, 10)  # of a strip that may be one stretch of missing numbers; the rest then still has 9 cells
@@ -41,7 +38,7 @@ _STEP_ROWS = 2**16  # that a step gets at once; each row takes some 200 bytes of
 _NUMBER = r"\b(0x[0-9a-f]+|[0-9a-f]*[0-9][0-9a-f]*)\b"
 
 
-def mapped(table: Table[Any], step: Step, into: type[R], *, by_log: bool = False) -> Table[R]:
+def mapped(table: Table[Any], step: Callable[[pa.Table], pa.Table], into: type[R], *, by_log: bool = False) -> Table[R]:
     """What a step makes of portions of the rows, in any order.
 
     ``by_log``: sorted by log, and all rows of a log in one portion. They must fit into memory.
@@ -108,7 +105,7 @@ def _is_bad(rows: pa.Table) -> Flags:
     return np.asarray(compute.equal(rows.column("reason"), BAD_SIGNATURE).fill_null(False))
 
 
-def _runs(rows: pa.Table, of: Longs, worst: int) -> Runs:
+def _runs(rows: pa.Table, of: Offsets, worst: int) -> Runs:
     """The numbers whose best verdict is at least as good as this position in ``VERDICTS``, in the logs ``of`` the rows.
 
     Entries with a bad signature have no part in this: anybody can make them, of any number.
@@ -154,7 +151,7 @@ def _with(rows: pa.Table, **columns: Any) -> pa.Table:  # noqa: ANN401 - arrays 
     return pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **columns})
 
 
-def _digits(numbers: Numbers) -> Longs:
+def _digits(numbers: Numbers) -> Offsets:
     """How many decimal digits each number has; 0 has none. Nine magnitudes have the same number of digits."""
     return (magnitudes(numbers) + 8) // 9
 
@@ -191,7 +188,7 @@ def _cells(rows: pa.Table) -> Iterator[Coverage]:
         yield Coverage(*log, first, last, verified, better - verified, every - better, last - first + 1 - every)
 
 
-def spans(held: of_numbers.Runs) -> list[Span]:
+def spans(held: of_numbers.Runs) -> list[Run]:
     """The parts of a log that its strip shows."""
     _, newest = held.extent or (0, 0)
     drawn, left_out = newest, []
@@ -204,7 +201,7 @@ def spans(held: of_numbers.Runs) -> list[Span]:
     return of_numbers.Runs(left_out).outside(1, newest)
 
 
-def cells(parts: Sequence[Span]) -> list[Span]:
+def cells(parts: Sequence[Run]) -> list[Run]:
     """The cells of these parts, at most ``CELLS`` together. All have one width, so that lengths compare."""
     numbers = sum(last - first + 1 for first, last in parts)
     width = max(1, -(-numbers // (CELLS - len(parts) + 1)))

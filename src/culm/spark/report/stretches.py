@@ -29,12 +29,10 @@ from pyarrow import compute
 from culm.bamboo import MAX_U64
 from culm.errors import CulmError
 from culm.spark.batches.arrays import begins, decimals, signed, unsigned
-from culm.spark.batches.fields import Numbers
+from culm.spark.batches.fields import Numbers, Offsets
 from culm.spark.batches.payload import STATES
 from culm.spark.runtime.columns import Sum, Tiny, Unsigned, fitted, names
 from culm.spark.verification.verdicts import VERDICTS
-
-Longs = npt.NDArray[np.int64]
 
 
 class Stretch(NamedTuple):
@@ -72,7 +70,7 @@ def magnitude(position: int) -> tuple[int, int]:
     return low, int(_STEPS[position]) - 1 if position < len(_STEPS) else MAX_U64
 
 
-def magnitudes(numbers: Numbers) -> Longs:
+def magnitudes(numbers: Numbers) -> Offsets:
     """The positions of the magnitudes of numbers."""
     return np.searchsorted(_STEPS, numbers, "right")
 
@@ -113,12 +111,12 @@ def proofs(rows: pa.Table) -> pa.Table:
 class Runs(NamedTuple):
     """Stretches that neither overlap nor touch, ascending: the log (a position), the first number, the last."""
 
-    log: Longs
+    log: Offsets
     low: Numbers
     high: Numbers
 
 
-def union(log: Longs, low: Longs, high: Longs) -> Runs:
+def union(log: Offsets, low: Offsets, high: Offsets) -> Runs:
     """Stretches that overlap or touch become one.
 
     Each stretch opens before its lowest number and closes after its highest. Going up the numbers of a log, a run
@@ -141,7 +139,7 @@ def unsigned_of(rows: pa.Table, *names: str) -> list[Numbers]:
         raise CulmError(NO_ENTRY) from None
 
 
-def encoded(column: pa.ChunkedArray) -> tuple[Longs, list[Any]]:
+def encoded(column: pa.ChunkedArray) -> tuple[Offsets, list[Any]]:
     """For each row the position of its value in the list of distinct values, in which null is one."""
     whole = column.combine_chunks().dictionary_encode("encode")
     return np.asarray(whole.indices).astype(np.int64), whole.dictionary.to_pylist()

@@ -16,7 +16,7 @@ On a cluster the folder, and the sources, must be under the same paths on every 
 
 import re
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -28,8 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow.compute import field
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sql
+from pyspark.sql import DataFrame, functions
 
 from culm.bamboo import PayloadHasher
 from culm.errors import CulmError, PayloadMismatch, Place
@@ -109,12 +108,12 @@ _FETCHED = f"payload AND payload_state = '{HELD}' AND size > 0"
 class Payloads(ExitStack):
     """Reads payloads at their places. Some sources stay open: use it in a ``with`` statement.
 
-    ``settings`` open the sources of other machines; None: those of this process.
+    ``settings`` open the sources of other machines.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings = ()) -> None:
         super().__init__()
-        self._settings = settings_here() if settings is None else settings
+        self._settings = settings
         self._sources: dict[str, _Pieces] = {}
 
     def find(self, places: Iterable[tuple[str, int]], size: int, payload_hash: bytes) -> Iterator[bytes] | None:
@@ -125,12 +124,9 @@ class Payloads(ExitStack):
         """
         for source, offset in places:
             with suppress(CulmError, OSError):
-                pieces = self._checked(source, offset, size, payload_hash)
-                if size <= WHOLE_BYTES:
-                    return iter(list(pieces))
-                for _ in pieces:
-                    pass
-                return self._checked(source, offset, size, payload_hash)
+                is_kept = size <= WHOLE_BYTES
+                pieces = deque(self._checked(source, offset, size, payload_hash), None if is_kept else 0)
+                return iter(pieces) if is_kept else self._checked(source, offset, size, payload_hash)
         return None
 
     def _checked(self, source: str, offset: int, size: int, payload_hash: bytes) -> Iterator[bytes]:
@@ -198,9 +194,9 @@ def _with_places(items: DataFrame, places: DataFrame) -> DataFrame:
     """The items as ``Bundled``. Only items whose payload must be read are joined with the places; most are not."""
     fetched = items.where(_FETCHED)
     wanted = places.join(fetched, "payload_hash", "leftsemi")
-    one_each = wanted.groupBy("payload_hash", "source").agg(sql.min("offset").alias("offset"))
-    all_of_it = sql.sort_array(sql.collect_list(sql.struct("source", "offset")))
-    known = one_each.groupBy("payload_hash").agg(sql.slice(all_of_it, 1, _COPIES).alias("places"))
+    one_each = wanted.groupBy("payload_hash", "source").agg(functions.min("offset").alias("offset"))
+    all_of_it = functions.sort_array(functions.collect_list(functions.struct("source", "offset")))
+    known = one_each.groupBy("payload_hash").agg(functions.slice(all_of_it, 1, _COPIES).alias("places"))
     others = items.where(f"NOT ({_FETCHED})")
     return fetched.join(known, "payload_hash", "left").unionByName(others, allowMissingColumns=True)
 

@@ -21,8 +21,6 @@ from culm.spark.runtime.columns import Batch, Unsigned, schema
 from culm.spark.select.pieces import NOT_HELD, batch_of, gaps_of, numbers_of, unpacked
 from culm.spark.select.requests import CERTIFICATE, METADATA, PAYLOAD
 
-Key = tuple[bytes, int, int, int]  # author, log, block and share
-
 
 class Item(NamedTuple):
     """An entry that a requester gets: a row of ``culm.spark.select.Selection.items``.
@@ -82,8 +80,8 @@ def chosen(batches: Iterable[pa.RecordBatch], *, encoded: bool = True) -> Iterat
         yield from found.finish()
 
 
-def _parts(batch: pa.RecordBatch) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """The parts of a batch that are of one block and share."""
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[tuple[bytes, int, int, int], pa.RecordBatch]]:
+    """The parts of a batch that are of one block and share, each with its ``_KEY``."""
     columns = [np.asarray(batch.column(name)) for name in _KEY]
     for low, high in pairwise([*begins(*columns).tolist(), len(batch)]):
         author, log, block, share = (column[low] for column in columns)
@@ -140,7 +138,8 @@ class _Block:
         named = pa.concat_arrays([self._requester, requesters]).dictionary_encode()  # in this order, as they are sorted
         who = np.asarray(named.indices)[len(self._requester) :].astype(np.int64)[piece]
         new = (who * len(self._entries) + rows << _WANTS_BITS | wants)[some]
-        pairs = _once(np.concatenate((self._waiting, new)))
+        pairs: Offsets = np.sort(np.concatenate((self._waiting, new)))
+        pairs = np.bitwise_or.reduceat(pairs, begins(pairs >> _WANTS_BITS))  # each once, with all that is wanted of it
         last = (len(named.dictionary) - 1) * len(self._entries) << _WANTS_BITS
         at = int(np.searchsorted(pairs, last))
         self._requester, self._waiting = requesters[-1:], pairs[at:] - last
@@ -160,12 +159,3 @@ class _Block:
         metadata = pairs & (METADATA | CERTIFICATE)
         wants = {"metadata": metadata != 0, "payload": pairs & PAYLOAD != 0, "certificate": metadata == CERTIFICATE}
         yield batch_of(Item, self._entries, rows, requester=requesters.take(pa.array(who)), **wants)
-
-
-def _once(pairs: Offsets) -> Offsets:
-    """Pairs, ascending, each once with all that is wanted of it."""
-    pairs = np.sort(pairs)
-    firsts = begins(pairs >> _WANTS_BITS)
-    wants = np.bitwise_or.reduceat(pairs & ((1 << _WANTS_BITS) - 1), firsts)
-    once: Offsets = pairs[firsts] >> _WANTS_BITS << _WANTS_BITS | wants
-    return once

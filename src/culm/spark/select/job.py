@@ -65,8 +65,7 @@ class Selecting:
         self.asked, self.refused = requests.keep(check, Asked, Refused, at=at)
         blocks = self._segments.select(JudgedRow).map(present, pieces.BlockRow)
         covered = blocks.spread(LOG, ("low",)).map(pieces.covering, pieces.BlockRow)
-        overlap = ("start", "reach", "low", "upto")
-        requested = self.asked.join(covered, LOG, pieces.Request, overlap)
+        requested = self.asked.join(covered, LOG, pieces.Request, ("start", "reach", "low", "upto"))
         self._pieces, self._gaps = requested.keep(pieces.cut, pieces.Piece, pieces.Gap, columnar=True)
 
     def together(self) -> Table[pieces.Piece]:
@@ -129,8 +128,7 @@ def select_entries(
 
     The segments stay on the executors' disks until the session ends or its cache is cleared.
     """
-    engine = OnSpark(entries.sparkSession)
-    asked = SparkTable(engine, Given, given(requests, REQUESTS))
+    asked = SparkTable(OnSpark(entries.sparkSession), Given, given(requests, REQUESTS))
     found = Selecting(verified(entries, signatures=signatures, keep=True), asked, {})
     together = found.together()
     items = together.map(partial(chosen, encoded=encoded), Item, columnar=True)

@@ -216,8 +216,7 @@ class _Cut:
         begin, end = ((at[order] & np.uint64((1 << BLOCK_BITS) - 1)).astype(np.int64) for at in (first, last))
         starts = begins(row, block)
         bounds = (np.append(starts, len(row)) * _SPAN.itemsize).astype(np.int32)
-        spans = np.rec.fromarrays([begin, end, wants], _SPAN)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(spans)]
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(np.rec.fromarrays([begin, end, wants], _SPAN))]
         data, pairs = pa.Array.from_buffers(pa.binary(), len(starts), buffers), np.add.reduceat(end - begin + 1, starts)
         return batch_of(Piece, self._batch, row[starts], block=block[starts], data=data, pairs=pairs)
 

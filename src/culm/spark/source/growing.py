@@ -27,8 +27,7 @@ from culm.spark.reading import inputs
 from culm.spark.reading.borders import has_end
 from culm.spark.reading.inputs import Part, Piece
 from culm.spark.source.rows import Options, Pieces, SupportsTriggerAvailableNow
-from culm.spark.storage import Location, opened_store
-from culm.spark.storage.location import Listed
+from culm.spark.storage import Listed, Location, opened_store
 
 # -- stores ------------------------------------------------------------------------------------------------------
 

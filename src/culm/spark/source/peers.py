@@ -11,8 +11,6 @@ the same for every peer, so a query that is stopped, or dies, goes on where it w
 a session and a store of its own. A batch that is made again is fetched again, so the peer must still have it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -72,7 +70,8 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # type: ignore[override]
         """The rows between two offsets, cut into tasks, which have them with them."""
         rows = self._feed.spool.rows(start, end, str(self._url))
-        return [InputPartition(some) for some in packed(rows, _TASK_BYTES, _bytes_of)]
+        tasks = packed(rows, _TASK_BYTES, lambda row: len(row.encoded or b"") + len(row.payload or b""))
+        return [InputPartition(some) for some in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
@@ -84,14 +83,10 @@ class LiveStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._feed.stop()
 
     @cached_property
-    def _feed(self) -> Feed:
+    def _feed(self) -> "Feed":
         from culm.spark.source.feed import Feed  # noqa: PLC0415 - loads the node, which tasks do not need
 
         return Feed(self._url, self._options)
-
-
-def _bytes_of(row: EntryRow) -> int:
-    return len(row.encoded or b"") + len(row.payload or b"")
 
 
 Reached = dict[str, int]

@@ -40,9 +40,9 @@ from culm.bamboo.entry import SIGNATURE_BYTES
 from culm.errors import ConfigError
 from culm.ranges import read_range
 from culm.spark.batches.arrays import decimals, fields_of, fixed_binary, hashes
-from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Offsets, cut, why_not
+from culm.spark.batches.fields import DIGEST_BYTES, Fields, Flags, Offsets, cut, why_not
 from culm.spark.reading.entries import split_batches
-from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted
+from culm.spark.reading.found import EVERYTHING, EntryRow, Wanted, within
 from culm.spark.runtime.columns import fitted
 from culm.wire.places import parse_author, parse_log, parse_number
 
@@ -62,17 +62,13 @@ def _some(array: pa.Array, rows: Flags) -> pa.Array:
     return compute.if_else(pa.array(rows), array, None)
 
 
-def _cut(fields: Fields, at: Offsets, size: int, made: Callable[[Bytes], pa.Array]) -> pa.Array:
-    there = fields.good & (at >= 0)
-    return _some(made(cut(fields.data, np.where(there, at, 0), size)), there)
-
-
 def _hash(fields: Fields, at: Offsets) -> pa.Array:
-    return _cut(fields, at, DIGEST_BYTES, hashes)
+    there = fields.good & (at >= 0)
+    return _some(hashes(cut(fields.data, np.where(there, at, 0), DIGEST_BYTES)), there)
 
 
 def _signature(fields: Fields) -> pa.Array:
-    return _cut(fields, fields.end - SIGNATURE_BYTES, SIGNATURE_BYTES, fixed_binary)
+    return fixed_binary(cut(fields.data, np.maximum(fields.end - SIGNATURE_BYTES, 0), SIGNATURE_BYTES))
 
 
 UNSIGNED = "DECIMAL(20,0)"
@@ -155,9 +151,8 @@ class Options:
         for name in options:
             if name not in (*_NAMES, *_OF_SPARK) and not name.startswith("fs."):
                 raise ConfigError(f"format culm has no option {name!r}; it has {', '.join(_NAMES)}")
-        names = _listed(options.get("columns", ",".join(ENTRIES)))
         kinds = {field.name: field.dataType.simpleString().upper() for field in schema or ()}
-        kinds = kinds or {name: ENTRIES.get(name, "") for name in names}
+        kinds = kinds or {name: ENTRIES.get(name, "") for name in _listed(options.get("columns", ",".join(ENTRIES)))}
         for name, kind in kinds.items():
             if name not in ENTRIES:
                 raise ConfigError(f"format culm has no column {name!r}; it has {', '.join(ENTRIES)}")
@@ -169,7 +164,7 @@ class Options:
         limit = parse_number(options.get("maxpayload", "1048576"), "size")
         wanted = Wanted(
             frozenset([*map(parse_author, authors), *map(parse_log, logs)]) if {"author", "log"} & {*options} else None,
-            Wanted.within(read_range(options.get("range", "1..")), low, high),
+            within(read_range(options.get("range", "1..")), low, high),
             limit if _one_of(options, "payloads", "false", "true") == "true" and "payload" in kinds else -1,
             states="payload_state" in kinds,
             frames="payload_frame" in kinds,
@@ -235,20 +230,20 @@ def entry_batches(found: Iterable[pa.RecordBatch], options: Options) -> Iterator
 
 def _batch(found: pa.RecordBatch, options: Options) -> pa.RecordBatch:
     fields = fields_of(found.column("encoded"))
-    found = _judged(found, fields.good)
-    chosen = np.zeros(found.num_rows, np.bool_)
+    bad = _has(found, "encoded") & ~fields.good & ~_has(found, "reason")
+    if bad.any():  # Bytes that are not an entry become a reject; ``encoded`` keeps them.
+        why = pa.array(map(why_not, found.column("encoded").filter(pa.array(bad)).to_pylist()), pa.string())
+        reasons = compute.replace_with_mask(found.column("reason"), pa.array(bad), why)
+        states = _some(found.column("payload_state"), ~bad)
+        found = fitted(found, EntryRow, {"payload_state": states, "reason": reasons})
+    chosen = _has(found, "reason") & (options.rejects != "false")
     if options.rejects != "only":
-        chosen = options.wanted.chosen(fields)
-        if options.wanted.frames:
-            chosen |= _has(found, "payload_frame")
-    if options.rejects != "false":
-        chosen |= _has(found, "reason")
+        chosen |= options.wanted.chosen(fields) | (_has(found, "payload_frame") & options.wanted.frames)
     rows = chosen.nonzero()[0]
     fields, found = fields.take(rows), found.take(pa.array(rows))
-    columns = [
-        _some(_FIELDS[name](fields), fields.good) if name in _FIELDS else found.column(name) for name in options.columns
-    ]
-    return pa.record_batch(columns, names=list(options.columns)) if columns else pa.record_batch([])
+    made = {name: _some(make(fields), fields.good) for name, make in _FIELDS.items() if name in options.columns}
+    columns = [made[name] if name in made else found.column(name) for name in options.columns]
+    return pa.record_batch(columns, names=list(options.columns))
 
 
 _FIELDS = {name: make for name, (_, _, make) in _COLUMNS.items() if make is not None}
@@ -259,17 +254,6 @@ def decoded(encoded: pa.Array) -> pa.Array:
     fields = fields_of(encoded)
     columns = [make(fields) for make in _FIELDS.values()]
     return pa.StructArray.from_arrays(columns, names=list(_FIELDS), mask=pa.array(~fields.good))
-
-
-def _judged(found: pa.RecordBatch, good: Flags) -> pa.RecordBatch:
-    """Rows whose bytes are not an entry become rejects; ``encoded`` keeps the bytes."""
-    bad = _has(found, "encoded") & ~good & ~_has(found, "reason")
-    if not bad.any():
-        return found
-    rows = zip(bad, *(found.column(name).to_pylist() for name in ("encoded", "payload_state", "reason")), strict=True)
-    judged = ((None, why_not(encoded)) if is_bad else (state, reason) for is_bad, encoded, state, reason in rows)
-    states, reasons = zip(*judged, strict=True)
-    return fitted(found, EntryRow, {"payload_state": states, "reason": reasons})
 
 
 def _has(found: pa.RecordBatch, name: str) -> Flags:

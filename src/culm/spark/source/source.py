@@ -18,7 +18,6 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
-from pyarrow.fs import FileSystem
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
@@ -28,8 +27,7 @@ from culm.spark.reading.inputs import Split, plan
 from culm.spark.source.growing import FolderStream, StoreStream
 from culm.spark.source.peers import LiveStream, PeerStream
 from culm.spark.source.rows import Options, Pieces, paths_of, schema_of
-from culm.spark.storage import Location, located
-from culm.spark.storage.filesystems import said
+from culm.spark.storage import Location, located, said
 from culm.store.files import BundleWriter
 from culm.wire.places import log_text
 
@@ -51,8 +49,7 @@ class CulmSource(datasource.DataSource):
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
         """A reader of stores, export files and tables of entries. A schema that the user gave chooses columns, too."""
         options = Options.parse(self.options, schema)
-        splits = plan(paths_of(self.options), self.options, options.wanted, options.tasks)
-        return EntriesReader(splits, options)
+        return EntriesReader(plan(paths_of(self.options), self.options, options.wanted, options.tasks), options)
 
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceArrowWriter:
         """A writer of bundles into a folder."""
@@ -189,7 +186,7 @@ class BundlesWriter(datasource.DataSourceArrowWriter):
             system.delete_dir(staging)
 
 
-def _sweep(system: FileSystem, folder: str, start: str) -> None:
+def _sweep(system: fs.FileSystem, folder: str, start: str) -> None:
     """Delete what killed jobs left under names that begin so.
 
     No lock tells whether a job is at work: its processes are on many machines. So what did not change for a day goes.

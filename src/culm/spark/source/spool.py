@@ -68,8 +68,7 @@ class Spool:
 
     def wait_no_longer(self) -> None:
         """Take the payloads that are not there by now as absent."""
-        with self._database.snapshot() as connection:
-            self._overdue = greatest_id(connection, "entries")
+        self._overdue = greatest_id(self._database.connection, "entries")
 
     def end(self, start: Offset, most: int) -> Offset:
         """The end of the batch behind an offset: at most so many entries; the offset itself if there is nothing new.
@@ -108,15 +107,12 @@ class Spool:
             total += len(encoded or b"") + payload
             if total >= _MOST_BYTES or len(end["without"]) >= _MOST_WITHOUT:
                 break
-        self._note(held_up, connection)
-        return end
-
-    def _note(self, held_up: tuple[int, int] | None, connection: sqlite3.Connection) -> None:
-        """Note what holds the rows up. After a while without a byte, all rows that were there then are overdue."""
+        # After a while without a byte of what holds the rows up, all rows that were there then are overdue.
         if held_up is None or held_up != self._held_up:
             self._held_up, self._since, self._known = held_up, time.monotonic(), greatest_id(connection, "entries")
         elif time.monotonic() - self._since > self._wait:
             self._overdue, self._held_up = self._known, None
+        return end
 
     def rows(self, start: Offset, end: Offset, source: str) -> Iterator[EntryRow]:
         """The rows between two offsets, always the same. ``ConfigError`` if they are of another store.

@@ -6,7 +6,7 @@ The rest of the pipeline names a file by a ``Location`` and never asks where it 
     filesystems which file system a URI needs, with which settings, and what its errors mean
 """
 
-from culm.spark.storage.filesystems import Settings, settings_here
-from culm.spark.storage.location import Location, local_copy, located, opened_store, target
+from culm.spark.storage.filesystems import Settings, said, settings_here
+from culm.spark.storage.location import Listed, Location, located, opened_store, target
 
-__all__ = ["Location", "Settings", "local_copy", "located", "opened_store", "settings_here", "target"]
+__all__ = ["Listed", "Location", "Settings", "located", "opened_store", "said", "settings_here", "target"]

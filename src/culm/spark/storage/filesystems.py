@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 
 from pyarrow import fs
-from pyarrow.fs import FileSystem
 from pyspark.sql import SparkSession
 
 from culm.errors import ConfigError, CulmError
@@ -62,7 +61,7 @@ def scheme_of(uri: str) -> str:
     return found[1].lower() if found else ""
 
 
-def check_bucket(uri: str, system: FileSystem, path: str) -> None:
+def check_bucket(uri: str, system: fs.FileSystem, path: str) -> None:
     """Raise ``ConfigError`` if a path of an object store is in a bucket or container that is not there."""
     has_buckets = scheme_of(uri) in {*_S3, "gs", "gcs", "abfs", "abfss"}
     if has_buckets and system.get_file_info(path.partition("/")[0]).type == fs.FileType.NotFound:
@@ -94,7 +93,7 @@ def _of_session() -> dict[str, str]:
     return {name.removeprefix("spark.hadoop."): value for name, value in active.conf.getAll.items()}  # of Connect
 
 
-def filesystem(uri: str, settings: Settings) -> tuple[FileSystem, str]:
+def filesystem(uri: str, settings: Settings) -> tuple[fs.FileSystem, str]:
     """The file system of a URI, and the path in it. ``ConfigError`` if no package knows the scheme."""
     scheme = scheme_of(uri)
     if not scheme:
@@ -110,11 +109,11 @@ def filesystem(uri: str, settings: Settings) -> tuple[FileSystem, str]:
 
 
 @lru_cache(maxsize=64)
-def _s3(bucket: str, settings: Settings) -> FileSystem:
+def _s3(bucket: str, settings: Settings) -> fs.FileSystem:
     of_all = dict(settings)
 
-    def setting(name: str, default: str | None = None) -> str | None:
-        return of_all.get(f"fs.s3a.bucket.{bucket}.{name}", of_all.get(f"fs.s3a.{name}", default))
+    def setting(name: str) -> str | None:
+        return of_all.get(f"fs.s3a.bucket.{bucket}.{name}", of_all.get(f"fs.s3a.{name}"))
 
     scheme, _, host = (setting("endpoint") or "").rpartition("://")
     region = setting("endpoint.region")
@@ -135,16 +134,16 @@ def _s3(bucket: str, settings: Settings) -> FileSystem:
 
 
 @lru_cache(maxsize=64)
-def _of_arrow(scheme: str, authority: str, settings: Settings) -> tuple[FileSystem, str]:
+def _of_arrow(scheme: str, authority: str, settings: Settings) -> tuple[fs.FileSystem, str]:
     account = authority.rpartition("@")[2]
     key = dict(settings).get(f"fs.azure.account.key.{account}")
     if scheme.startswith("abfs") and key is not None:
         return fs.AzureFileSystem(account.partition(".")[0], account_key=key), authority.rpartition("@")[0]
-    found: tuple[FileSystem, str] = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
+    found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(f"{scheme}://{authority}/")
     return found
 
 
-def _of_fsspec(uri: str, scheme: str) -> tuple[FileSystem, str]:
+def _of_fsspec(uri: str, scheme: str) -> tuple[fs.FileSystem, str]:
     try:
         from fsspec import core, get_filesystem_class  # noqa: PLC0415 - an extra
 

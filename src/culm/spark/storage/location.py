@@ -15,8 +15,6 @@ the least recently used ones when all together take more than ``_MOST_BYTES``. W
 because it holds the copy's lock; the lock ends with its process.
 """
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os
@@ -33,7 +31,6 @@ from shutil import rmtree
 from typing import BinaryIO, NamedTuple, cast
 
 from pyarrow import fs
-from pyarrow.fs import FileInfo, FileSystem
 
 from culm.errors import ConfigError, CulmError
 from culm.spark.storage.filesystems import Settings, check_bucket, filesystem, said, scheme_of, settings_here
@@ -54,7 +51,7 @@ class Listed(NamedTuple):
     ``named``: the user named it, rather than a folder or a glob.
     """
 
-    location: Location
+    location: "Location"
     size: int | None
     named: bool
 
@@ -70,7 +67,7 @@ class Location:
         """The path or URI."""
         return self.uri
 
-    def __truediv__(self, name: str) -> Location:
+    def __truediv__(self, name: str) -> "Location":
         """What lies in this folder under a name."""
         return Location(f"{self.uri.rstrip('/')}/{name}", settings=self.settings)
 
@@ -84,7 +81,7 @@ class Location:
         """Whether it is a path on this machine."""
         return not scheme_of(self.uri)
 
-    def filesystem(self) -> tuple[FileSystem, str]:
+    def filesystem(self) -> tuple[fs.FileSystem, str]:
         """Arrow's file system for it, and the path there. ``ConfigError`` if nothing knows the scheme."""
         return filesystem(self.uri, self.settings)
 
@@ -116,7 +113,7 @@ class Location:
             files = {self._other(path, one): size for match in found for one, size in _below(system, match)}
             yield from (Listed(one, size, named=is_there and info.is_file) for one, size in files.items())
 
-    def _other(self, own: str, path: str) -> Location:
+    def _other(self, own: str, path: str) -> "Location":
         """The location of another path of the same file system; ``own`` is the path of this location."""
         below = re.sub(r"^[^/]+://[^/]*", "", self.uri)
         root = len(own.rstrip("/")) - len(below)  # of the path: a bucket's name, which the URI has as its authority
@@ -127,11 +124,8 @@ def located(places: Iterable[str | os.PathLike[str]], given: Mapping[str, str] |
     """The locations of paths and URIs, each once. ``given`` are settings that win over all others."""
     texts = [re.sub(r"^file:(//(localhost)?(?=/))?", "", os.fspath(place)) for place in places]
     settings = settings_here(given) if any(map(scheme_of, texts)) else ()
-    return list(dict.fromkeys(_located(text, settings) for text in texts))
-
-
-def _located(text: str, settings: Settings) -> Location:
-    return Location(text.rstrip("/"), settings=settings) if scheme_of(text) else Location(str(Path(text).absolute()))
+    uris = (text.rstrip("/") if scheme_of(text) else str(Path(text).absolute()) for text in texts)
+    return [Location(uri, settings=settings) for uri in dict.fromkeys(uris)]
 
 
 def target(place: str | os.PathLike[str]) -> Path | Location:
@@ -140,7 +134,7 @@ def target(place: str | os.PathLike[str]) -> Path | Location:
     return Path(found.uri) if found.is_local else found
 
 
-def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
+def _matching(system: fs.FileSystem, pattern: str) -> list[fs.FileInfo]:
     """What a pattern matches, in order. Only folders that can match are listed."""
     names = re.sub(r"(/\*\*)+$", "", pattern).split("/")  # all that is below a folder is what the folder means
     fixed = next((at for at, name in enumerate(names) if _GLOB.search(name)), len(names))
@@ -148,16 +142,13 @@ def _matching(system: FileSystem, pattern: str) -> list[FileInfo]:
     found = [fs.FileInfo(base, fs.FileType.Directory)]
     for at, name in enumerate(names[fixed:], fixed):
         wanted, every, is_last = _regex(name), name == "**", at == len(names) - 1
-        below = list(found) if every else []
-        for folder in found:
-            for one in system.get_file_info(fs.FileSelector(folder.path, allow_not_found=True, recursive=every)):
-                if wanted.fullmatch(one.base_name) and (is_last or one.type == fs.FileType.Directory):
-                    below.append(one)
-        found = below
+        folders = [fs.FileSelector(folder.path, allow_not_found=True, recursive=every) for folder in found]
+        below = (one for folder in folders for one in system.get_file_info(folder) if wanted.fullmatch(one.base_name))
+        found = (found if every else []) + [one for one in below if is_last or one.type == fs.FileType.Directory]
     return sorted({one.path: one for one in found if not _is_hidden(one.path, base)}.values(), key=lambda one: one.path)
 
 
-def _below(system: FileSystem, info: FileInfo) -> Iterator[tuple[str, int | None]]:
+def _below(system: fs.FileSystem, info: fs.FileInfo) -> Iterator[tuple[str, int | None]]:
     """A file, or what is below a folder and not hidden, with sizes."""
     root = info.path.rstrip("/")
     if info.is_file:
@@ -209,7 +200,7 @@ def naming(location: Location, copy: Path) -> Iterator[None]:
         raise
 
 
-def copy_to(copy: Path, system: FileSystem, path: str) -> None:
+def copy_to(copy: Path, system: fs.FileSystem, path: str) -> None:
     """Copy a file or folder of a file system to this machine."""
     if system.get_file_info(path).type == fs.FileType.Directory:
         copy.mkdir()
@@ -252,7 +243,7 @@ def opened_store(location: Location) -> Iterator[Database]:
         yield database
 
 
-def _copy(system: FileSystem, path: str, folder: Path, name: str) -> None:
+def _copy(system: fs.FileSystem, path: str, folder: Path, name: str) -> None:
     """Copy a store and what is beside it into a new folder, which appears when all of it is there."""
     rmtree(folder, ignore_errors=True)
     with staged_folder(folder) as staged:

@@ -132,7 +132,6 @@ class Following:
         run = Increment(engine, state, size=size, place=place)
         run.rejects = rejects
         run.take(packs)
-        run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
         self._prove(state, work)
         state.position = position
@@ -172,7 +171,9 @@ class Following:
             self.output.put(spark, tables, Summary.of(state.totals, self.ways.value).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
             self.say(f"batch {number}: {counted(tables)}; {state.totals['entries']:,} entries: {every}")
-        forget(state)
+        # The changes have been delivered, and the rest was only worked with.
+        for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
+            rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 def _is_small(index: Table[IndexRow], more: int = 0) -> bool:
@@ -192,12 +193,6 @@ def _checked(there: str, given: str, name: str) -> int:
             " was restored would be; name another output"
         )
     return int(number)
-
-
-def forget(state: State) -> None:
-    """Delete the changes of the last run, which have been delivered, and what it worked with."""
-    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
-        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 # -- the command ------------------------------------------------------------------------------------------------

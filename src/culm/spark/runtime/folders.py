@@ -68,14 +68,12 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
     If ``output`` is elsewhere, the folder is on this machine, and its files are published at the end of the block. On a
     cluster all machines must see the folder for temporary files (``TMPDIR``), since workers write there.
     """
-    if isinstance(output, Path):
-        with results.whole_folder(output) as folder:
-            yield folder
-        return
-    with staged_folder(Path(gettempdir(), "results")) as folder:
+    made = results.whole_folder(output) if isinstance(output, Path) else staged_folder(Path(gettempdir(), "results"))
+    with made as folder:
         yield folder
-        with said(output.uri, "be written"):
-            _publish(str(folder), *output.filesystem(), output)
+        if isinstance(output, Location):
+            with said(output.uri, "be written"):
+                _publish(str(folder), *output.filesystem(), output)
 
 
 # -- elsewhere ------------------------------------------------------------------------------------------------------

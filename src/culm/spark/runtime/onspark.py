@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -121,8 +120,7 @@ class OnSpark(Engine):
     """
 
     def __init__(self, spark: SparkSession, work: Path | None = None) -> None:
-        self.spark = spark
-        self._work = work
+        self.spark, self.work = spark, work
 
     def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Tables:
         splits = shared(splits, least_tasks(self.spark))
@@ -134,10 +132,10 @@ class OnSpark(Engine):
 
     def kept(self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         """What some work in the tasks makes of a DataFrame, made once."""
-        if self._work is None:
+        if self.work is None:
             return self._kept_by_spark(frame, work, into)
-        self._work.mkdir(exist_ok=True)
-        places = {table: at.get(table) or self._work / f"{table.__name__.lower()}-{next(_numbers)}" for table in into}
+        self.work.mkdir(exist_ok=True)
+        places = {table: at.get(table) or self.work / f"{table.__name__.lower()}-{next(_numbers)}" for table in into}
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
@@ -168,10 +166,3 @@ class OnSpark(Engine):
         none = SparkTable(self, table, self.spark.createDataFrame([], struct(table)))
         tables = (self.stored(folder, table).select(table, **{number: value}) for value, folder in folders)
         return reduce(SparkTable.union, tables, none)
-
-    def shelf(self, name: str) -> Path | None:
-        return None if self._work is None else self._work / name
-
-    def free(self, name: str) -> None:
-        if self._work is not None:
-            rmtree(self._work / name, ignore_errors=True)

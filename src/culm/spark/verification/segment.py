@@ -83,8 +83,7 @@ class _Segment:
         masks = self._masks()
         pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
         self._pieces = list(pieces)
-        self.piece = np.zeros(len(links.rows), np.uint16)  # of each entry; those from a fork on reach nothing
-        self.piece[: len(masks)] = [pieces[mask] for mask in masks]
+        self.piece = np.array([pieces[mask] for mask in masks], np.uint16)  # of each entry
 
     def _fork(self) -> int:
         """The lowest number about which entries say different things, 0 if there is none."""
@@ -94,7 +93,7 @@ class _Segment:
         return min(map(int, (*twice[:1], *denied, *(target for target, _ in self.contradicting))), default=0)
 
     def _masks(self) -> list[int]:
-        """What each entry below the fork reaches. There is one entry of each number there.
+        """What each entry reaches: nothing from the fork on. Below it there is one entry of each number.
 
         An entry reaches all that the entry right below it reaches. So the mask only changes at entries that have a link
         out of their stretch of neighbouring numbers; these are few if there are few gaps.
@@ -112,7 +111,7 @@ class _Segment:
             if begins[linker] == linker and target + 1 == seq[linker]:  # the first link of a stretch
                 mask = 0
             mask |= bits.get(target, 0) if linked < 0 else masks[linked]
-        return masks + [mask] * (count - len(masks))
+        return masks + [mask] * (count - len(masks)) + [0] * (len(seq) - count)
 
     def summary(self) -> Summary:
         records, rows, seq = self._records, self._links.rows, self._links.seq
@@ -162,14 +161,12 @@ def segmented(
         for block, of_block in grouped(rows, BLOCK):
             records = _collected(row.packed for row in of_block)
             summary = judge(records, signatures)
-            yield _segment_row(block, records, summary, shelf, keep=keep)
+            yield _row_of(block, records, summary, shelf, keep=keep)
             if summary.unsigned:
                 yield IndexRow(block[0], block[1], to_sql(summary.low))
 
 
-def _segment_row(
-    block: tuple[bytes, int, int], records: Pack, summary: Summary, shelf: Shelf, *, keep: bool
-) -> SegmentRow:
+def _row_of(block: tuple[bytes, int, int], records: Pack, summary: Summary, shelf: Shelf, *, keep: bool) -> SegmentRow:
     findings = shelf.put(Findings.of(records).parts())
     packed = shelf.put([records.encode()]) if keep or summary.unsigned else None
     return SegmentRow(*block, to_sql(summary.low), to_sql(summary.high), summary.encode(), findings, packed)
@@ -190,7 +187,7 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
                 if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
                     records = Pack.decode(fetched(row.packed))
                     summary = judge(records, Signatures.HEADS, pairs)
-                    settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
+                    settled = _row_of((row.author, row.log, row.block), records, summary, shelf, keep=True)
                 every = expected.union(summary.externals, summary.contradicting)
                 expected = frozenset((number, digest) for number, digest in every if number < summary.low)
                 if row.findings is not None:

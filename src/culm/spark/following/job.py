@@ -81,11 +81,7 @@ class Following:
         self._made = provenance("follow", [], {"source": source, "signatures": signatures, "state": str(folder)})
         self.folder, self.output, self.ways, self.say = folder.absolute(), output, Signatures(signatures), say
         self.busy, self.halted = threading.Lock(), threading.Event()
-        self.state()
-
-    def state(self) -> State:
-        """The state as it is now."""
-        return State.open(self.folder, self.ways)
+        State.open(self.folder, self.ways)
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -222,8 +218,7 @@ def run_follow(
     say = progress or silent
     (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
     given = Following(place.uri, state.absolute(), output_of(output, table, table_format), signatures, say)
-    settings = {} if place.is_local else dict(settings_here())
-    settings |= {"columns": ",".join(READ), **dict(options)}
+    settings = dict(() if place.is_local else settings_here()) | {"columns": ",".join(READ)} | dict(options)
     with running(master or "local[*]", say, SETTINGS) as spark:
         entries = spark.readStream.format("culm").options(**settings).load(place.uri)
         query = given.start(entries, once=once, interval=interval)
@@ -238,7 +233,7 @@ def run_follow(
                 say("ended; the same command goes on from here")
             else:
                 query.awaitTermination()
-    return Summary.of(given.state().totals, signatures)
+    return Summary.of(State.open(given.folder, given.ways).totals, signatures)
 
 
 @contextmanager

@@ -37,9 +37,7 @@ from culm.staging import staged_folder
 
 # Logging is off, because a task that fails would fill the screen with stack traces; the exception says it as well. The
 # gateway's level is set apart, because Spark would otherwise announce that it changes it.
-_LOG4J = """status = error
-rootLogger.level = off
-rootLogger.appenderRef.stderr.ref = stderr
+_LOG4J = """rootLogger = off, stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = off
 appender.stderr.type = Console

@@ -79,18 +79,14 @@ class _Segment:
             if self._expected.setdefault(target, digest) != digest:
                 self.contradicting.append((target, digest))
         self._externals = sorted((seq, digest) for seq, digest in self._expected.items() if seq < self._low)
-        self._forked_at = self._fork()
+        twice = links.seq[1:][links.seq[1:] == links.seq[:-1]]
+        denied = links.target[(links.linked >= 0) & ~links.fits]
+        said = (*twice[:1], *denied, *(target for target, _ in self.contradicting))
+        self._forked_at = min(map(int, said), default=0)  # the lowest number about which entries say different things
         masks = self._masks()
         pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
         self._pieces = list(pieces)
         self.piece = np.array([pieces[mask] for mask in masks], np.uint16)  # of each entry
-
-    def _fork(self) -> int:
-        """The lowest number about which entries say different things, 0 if there is none."""
-        links, seq = self._links, self._links.seq
-        twice = seq[1:][seq[1:] == seq[:-1]]
-        denied = links.target[(links.linked >= 0) & ~links.fits]
-        return min(map(int, (*twice[:1], *denied, *(target for target, _ in self.contradicting))), default=0)
 
     def _masks(self) -> list[int]:
         """What each entry reaches: nothing from the fork on. Below it there is one entry of each number.
@@ -122,12 +118,10 @@ class _Segment:
 
     def _exports(self) -> Iterator[tuple[int, bytes, bool, int]]:
         for target in links_across(self._high):
-            if target < self._low:
-                break
             if (place := self._places.get(target)) is not None:
                 digest = self._records.digest[self._links.rows[place]].tobytes()
                 yield target, digest, True, int(self.piece[place])
-            elif target in self._expected:
+            elif target >= self._low and target in self._expected:
                 yield target, self._expected[target], False, 0
 
     def _risers(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:

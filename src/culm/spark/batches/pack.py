@@ -200,12 +200,9 @@ def distinct(packs: Sequence[Pack]) -> Pack:
     order = np.lexsort((*pack.digest.view(">u8")[:, 3::-1].T, pack.seq))
     firsts = begins(pack.seq[order], *pack.digest[order].view(np.uint64).T)
     known = ("payload", "signature", "before")
-    copies = np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64)
-    return replace(
-        pack.take(order[firsts]),
-        copies=np.minimum(copies, _MOST_COPIES).astype(np.uint32),
-        **{name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known},
-    )
+    most = {name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known}
+    copies = np.minimum(np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64), _MOST_COPIES)
+    return replace(pack.take(order[firsts]), copies=copies.astype(np.uint32), **most)
 
 
 def _bytes_of(pack: Pack) -> Bytes:

@@ -57,8 +57,7 @@ class Table(Generic[R]):
     """
 
     def __init__(self, table: type[R], make: Callable[[], Iterable[pa.RecordBatch]]) -> None:
-        self.table = table
-        self._make = make
+        self.table, self._make = table, make
 
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> Table[To]:
         """What a step makes of the rows, when it is asked for; rows of other tables than ``into`` are dropped.

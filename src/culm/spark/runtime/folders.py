@@ -109,8 +109,7 @@ def _publish(folder: str, system: FileSystem, path: str, output: Location) -> No
         system.create_dir(parent, recursive=True)
     for name in made:
         system.move(f"{staged}/{name}", f"{path}/{name}")
-    others = set(_files(system, path)) - {*made, f"{token}/{SUMMARY}"}
-    if others:
+    if others := set(_files(system, path)) - {*made, f"{token}/{SUMMARY}"}:
         raise ConfigError(f"{output}: another run writes there ({min(others)}); name another folder")
     system.move(f"{staged}/{SUMMARY}", f"{path}/{SUMMARY}")
     with suppress(OSError):  # the results are complete, and an empty folder in the way of nobody

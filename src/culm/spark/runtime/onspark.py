@@ -26,10 +26,8 @@ class SparkTable(Table[R]):
     """A DataFrame with the columns of ``table``."""
 
     def __init__(self, engine: OnSpark, table: type[R], frame: DataFrame, place: Path | None = None) -> None:
-        self._engine = engine
-        self.table = table
+        self._engine, self.table, self._place = engine, table, place
         self.frame = frame.select(*names(table))
-        self._place = place
 
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
         return self._engine.made(self.frame, work_of(step, self.table, columnar=columnar), into)
@@ -61,9 +59,7 @@ class SparkTable(Table[R]):
         found = self.frame.groupBy(*by).agg(*(aggregate(name).alias(name) for aggregate, name in others))
         return SparkTable(self._engine, into, fitted(found, into))
 
-    def dealt(
-        self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int
-    ) -> SparkTable[To]:
+    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int) -> Table[To]:
         # Few rows are dealt out, so that the table of their amounts can go to every task.
         shares = frame_of(among).selectExpr(*on, f"ceil({amount} / {most}) AS shares").where("shares > 1")
         joined = self.frame.join(functions.broadcast(shares), list(on), "left")

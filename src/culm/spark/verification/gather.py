@@ -18,7 +18,7 @@ from pyarrow import compute
 
 from culm.errors import ConfigError, EncodingError
 from culm.spark.batches.arrays import begins, fields_of
-from culm.spark.batches.fields import Fields, Offsets, why_not
+from culm.spark.batches.fields import Fields, why_not
 from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.spark.batches.slices import Shelf
@@ -79,7 +79,11 @@ def gather(
 
 def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
     payload = _ranks(table.column("payload_state"))
-    fields, order = _ordered(table.column("encoded"))
+    encoded = table.column("encoded")
+    fields, order = fields_of(encoded), np.arange(len(table))
+    if len(begins(*_keys(fields))) * _SHORT_RUNS > len(fields) >= _SHORT_RUNS:
+        order = np.lexsort((fields.seq, *reversed(_keys(fields))))
+        fields = fields_of(encoded.take(pa.array(order)))
     authors, starts = fields.authors(), begins(*_keys(fields))
     packs: dict[tuple[bytes, int, int], list[tuple[int, int, Pack]]] = defaultdict(list)  # with lowest, highest number
     for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(fields)], strict=True):
@@ -111,16 +115,6 @@ def _frame_of(row: EntryRow) -> PayloadFrame | str:
         except EncodingError as error:
             reason = f"not an entry: {error}"
     return reason or "a row without an entry"
-
-
-def _ordered(encoded: pa.ChunkedArray) -> tuple[Fields, Offsets]:
-    """The fields of some entries, ordered so that those of one block mostly follow each other; and their rows."""
-    fields = fields_of(encoded)
-    count = len(fields)
-    if len(begins(*_keys(fields))) * _SHORT_RUNS <= count or count < _SHORT_RUNS:
-        return fields, np.arange(count)
-    order = np.lexsort((fields.seq, *reversed(_keys(fields))))
-    return fields_of(encoded.take(pa.array(order))), order
 
 
 def _keys(fields: Fields) -> tuple[npt.NDArray[Any], ...]:

@@ -127,12 +127,14 @@ class Folder:
         ``facts`` has the number of the ``batch``, the ``mark``, and what else there is to say of the run.
         """
         for name, table in tables.items():
-            place = self._path / name / f"batch={facts['batch']}"
-            if not place.exists() and (count_rows(table) or not any(place.parent.glob("batch=*"))):
-                place.parent.mkdir(parents=True, exist_ok=True)
-                with whole_folder(place) as folder:
-                    copytree(table, folder, dirs_exist_ok=True)
+            self._add(table, self._path / name / f"batch={facts['batch']}")
         replace_text(self._path / SUMMARY, json.dumps(facts, indent=2) + "\n")
+
+    def _add(self, table: Path, place: Path) -> None:
+        if not place.exists() and (count_rows(table) or not any(place.parent.glob("batch=*"))):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with whole_folder(place) as folder:
+                copytree(table, folder, dirs_exist_ok=True)
 
 
 class Tables(lakehouse.Target):

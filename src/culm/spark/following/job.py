@@ -167,14 +167,18 @@ class Following:
             self.output.put(spark, tables, Summary.of(state.totals, self.ways.value).as_dict() | facts)
             every = ", ".join(f"{state.totals[name]:,} {name}" for name in VERDICTS)
             self.say(f"batch {number}: {counted(tables)}; {state.totals['entries']:,} entries: {every}")
-        # The changes have been delivered, and the rest was only worked with.
-        for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
-            rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
+        forget(state)
 
 
 def _is_small(index: Table[IndexRow], more: int = 0) -> bool:
     """Whether some segments of a state, and so many bytes more, fit into this process."""
     return more + _ENTRY_BYTES * sums(index, ("entries",))["entries"] <= SMALL_BYTES
+
+
+def forget(state: State) -> None:
+    """Delete the changes of the last run, which have been delivered, and what it worked with."""
+    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
+        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 def _checked(there: str, given: str, name: str) -> int:

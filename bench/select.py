@@ -103,7 +103,6 @@ def verified(spark: SparkSession, folder: Path) -> Verification:
     (packs,) = engine.read(plan([folder / "entries"]), gather, PackRow)
     found = Verification(engine, Signatures.HEADS, keep=True)
     found.take(packs)
-    found.settle()
     return found
 
 

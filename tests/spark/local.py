@@ -42,7 +42,6 @@ def verified(
     """The verification of rows that were read, in any order."""
     verification = Verification(Engine(), signatures, keep=keep)
     verification.take(table_of(PackRow, packed(found)))
-    verification.settle()
     return verification
 
 

@@ -32,16 +32,16 @@ Numbers = npt.NDArray[np.uint64]
 
 DIGEST_BYTES = 64  # of a BLAKE2b hash: a YAMF-hash without its two bytes of prefix
 
-# Bytes behind the last record, so that a hash can be cut out where a record that is no entry has too few bytes for one.
-_PADDING = bytes(DIGEST_BYTES)
-
 _DIRECT = 247  # a VarU64 up to here is one byte; greater first bytes say how many bytes follow
 _GREATEST_SPINE = 41  # the index of the last number of SPINE below 2^64, so the last that fits into a uint64
 
 
 def padded(*parts: bytes | memoryview) -> Bytes:
-    """Bytes, one part behind the other, and some zeros behind them, so that ``cut`` stays in the array."""
-    return np.frombuffer(b"".join([*parts, _PADDING]), np.uint8)
+    """Bytes, one part behind the other, and some zeros behind them, so that ``cut`` stays in the array.
+
+    Where a record that is no entry has too few bytes for a hash, one can be cut out all the same.
+    """
+    return np.frombuffer(b"".join([*parts, bytes(DIGEST_BYTES)]), np.uint8)
 
 
 def lipmaa_of(seqs: Numbers) -> Numbers:

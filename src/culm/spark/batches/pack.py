@@ -2,7 +2,7 @@
 
 The simple way is a row for each entry. But Spark's cost is by the row: moving, sorting and writing entries one by one
 costs more than hashing them. Entries therefore travel in *packs*: all that a task has seen of one *block*, which is
-``BLOCK`` neighbouring sequence numbers of one log. Blocks also bound the work and the memory of a task, because a block
+4,096 neighbouring sequence numbers of one log. Blocks also bound the work and the memory of a task, because a block
 has at most so many numbers, however long its log is.
 
 For example, a task that reads the entries 1 to 10,000 of a log makes three packs, of the blocks 0 (1 to 4095), 1 (4096
@@ -37,8 +37,7 @@ from culm.spark.batches.fields import DIGEST_BYTES, Bytes, Fields, Flags, Number
 from culm.spark.batches.payload import HELD, MISMATCH, SIZE_MISMATCH, PayloadFrame, rank
 
 BLOCK_BITS = 12
-BLOCK = 1 << BLOCK_BITS
-"""How many neighbouring sequence numbers share a block.
+"""Sequence numbers that differ only in so many of their lowest bits share a block: 4,096 neighbours.
 
 Smaller blocks mean more rows for Spark, more summaries in the task of a long log, and with ``heads`` more signatures.
 Larger ones mean that a task holds more of a log at once. A state is bound to the value it was made with.
@@ -201,12 +200,9 @@ def distinct(packs: Sequence[Pack]) -> Pack:
     order = np.lexsort((*pack.digest.view(">u8")[:, 3::-1].T, pack.seq))
     firsts = begins(pack.seq[order], *pack.digest[order].view(np.uint64).T)
     known = ("payload", "signature", "before")
-    copies = np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64)
-    return replace(
-        pack.take(order[firsts]),
-        copies=np.minimum(copies, _MOST_COPIES).astype(np.uint32),
-        **{name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known},
-    )
+    most = {name: np.maximum.reduceat(getattr(pack, name)[order], firsts) for name in known}
+    copies = np.minimum(np.add.reduceat(pack.copies[order], firsts, dtype=np.uint64), _MOST_COPIES)
+    return replace(pack.take(order[firsts]), copies=copies.astype(np.uint32), **most)
 
 
 def _bytes_of(pack: Pack) -> Bytes:

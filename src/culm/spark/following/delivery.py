@@ -103,8 +103,7 @@ class Folder:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()
-        self.name = str(path)
+        self._path, self.name = path.absolute(), str(path)
         if not self._path.parent.is_dir():
             raise ConfigError(f"{self.name}: there is no folder {self._path.parent}")
         is_feed = self.mark() or (self._path / CHANGES).is_dir()

@@ -81,11 +81,7 @@ class Following:
         self._made = provenance("follow", [], {"source": source, "signatures": signatures, "state": str(folder)})
         self.folder, self.output, self.ways, self.say = folder.absolute(), output, Signatures(signatures), say
         self.busy, self.halted = threading.Lock(), threading.Event()
-        self.state()
-
-    def state(self) -> State:
-        """The state as it is now."""
-        return State.open(self.folder, self.ways)
+        State.open(self.folder, self.ways)
 
     def start(self, entries: DataFrame, *, once: bool, interval: float) -> StreamingQuery:
         """Start the query. ``ConfigError`` if the entries are no stream.
@@ -132,7 +128,6 @@ class Following:
         run = Increment(engine, state, size=size, place=place)
         run.rejects = rejects
         run.take(packs)
-        run.settle()
         counts = run.pronounce(place / CHANGES, partial(pronounced, told=changes), Change)
         self._prove(state, work)
         state.position = position
@@ -180,6 +175,12 @@ def _is_small(index: Table[IndexRow], more: int = 0) -> bool:
     return more + _ENTRY_BYTES * sums(index, ("entries",))["entries"] <= SMALL_BYTES
 
 
+def forget(state: State) -> None:
+    """Delete the changes of the last run, which have been delivered, and what it worked with."""
+    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
+        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
+
+
 def _checked(there: str, given: str, name: str) -> int:
     """The number of the run that is to be delivered; ``there`` is the mark of the output."""
     identity, number, _ = given.split("-")
@@ -192,12 +193,6 @@ def _checked(there: str, given: str, name: str) -> int:
             " was restored would be; name another output"
         )
     return int(number)
-
-
-def forget(state: State) -> None:
-    """Delete the changes of the last run, which have been delivered, and what it worked with."""
-    for name in (CHANGES, FORKS, REJECTS, "work") if state.generations else ():
-        rmtree(state.place(state.generations[-1]) / name, ignore_errors=True)
 
 
 # -- the command ------------------------------------------------------------------------------------------------
@@ -227,8 +222,7 @@ def run_follow(
     say = progress or silent
     (place,) = located([source])  # an absolute path, because the source is opened by processes elsewhere
     given = Following(place.uri, state.absolute(), output_of(output, table, table_format), signatures, say)
-    settings = {} if place.is_local else dict(settings_here())
-    settings |= {"columns": ",".join(READ), **dict(options)}
+    settings = dict(() if place.is_local else settings_here()) | {"columns": ",".join(READ)} | dict(options)
     with running(master or "local[*]", say, SETTINGS) as spark:
         entries = spark.readStream.format("culm").options(**settings).load(place.uri)
         query = given.start(entries, once=once, interval=interval)
@@ -243,7 +237,7 @@ def run_follow(
                 say("ended; the same command goes on from here")
             else:
                 query.awaitTermination()
-    return Summary.of(given.state().totals, signatures)
+    return Summary.of(State.open(given.folder, given.ways).totals, signatures)
 
 
 @contextmanager

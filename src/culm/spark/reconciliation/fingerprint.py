@@ -131,9 +131,8 @@ def fingerprint(
     output = folder if isinstance(folder, Location) else target(folder)
     with job("fingerprint", output, reads, mode=mode, overwrite=overwrite, progress=None) as run:
         files = _write_files(spark, keys, run.folder, block_records)
-        for path in run.folder.iterdir():  # delete the files of attempts that did not count
-            if path.name not in {file.name for file in files}:
-                path.unlink(missing_ok=True)
+        for path in {*run.folder.iterdir()} - {run.folder / file.name for file in files}:
+            path.unlink(missing_ok=True)  # of an attempt that did not count
         write_manifest(run.folder, files, of_view, block_records)
         size = sum(path.stat().st_size for path in run.folder.iterdir())
         with IndexStorage(run.folder) as index:

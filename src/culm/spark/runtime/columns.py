@@ -71,9 +71,7 @@ def combined(name: str, module: str, *tables: type[Row], only: Sequence[str] = (
 
     ``name`` and ``module`` are those of the variable, by which workers find the class. ``only``: with these columns.
     """
-    columns: dict[str, Any] = {}
-    for table in reversed(tables):
-        columns = get_type_hints(table, include_extras=True) | columns
+    columns = {name: kind for table in tables for name, kind in get_type_hints(table, include_extras=True).items()}
     found: type[Row] = cast("Any", NamedTuple)(name, [(column, columns[column]) for column in only or columns])
     found.__module__ = module
     return found
@@ -163,13 +161,10 @@ def batched(made: Iterable[Row], tables: Iterable[type[Row]]) -> Iterator[Batch]
         if isinstance(item, Batch):
             if item.table in pages:
                 yield item
-            continue
-        table = type(item)
-        if (page := pages.get(table)) is None:
-            continue
-        page.append(item)
-        sizes[table] += sum(len(cell) for cell in item if type(cell) is bytes)
-        if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:
-            yield Batch(table, batch_of(table, page))
-            pages[table], sizes[table] = [], 0
+        elif (page := pages.get(table := type(item))) is not None:
+            page.append(item)
+            sizes[table] += sum(len(cell) for cell in item if type(cell) is bytes)
+            if len(page) >= BATCH_ROWS or sizes[table] >= BATCH_BYTES:
+                yield Batch(table, batch_of(table, page))
+                pages[table], sizes[table] = [], 0
     yield from (Batch(table, batch_of(table, page)) for table, page in pages.items() if page)

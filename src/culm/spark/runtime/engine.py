@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -56,8 +57,7 @@ class Table(Generic[R]):
     """
 
     def __init__(self, table: type[R], make: Callable[[], Iterable[pa.RecordBatch]]) -> None:
-        self.table = table
-        self._make = make
+        self.table, self._make = table, make
 
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> Table[To]:
         """What a step makes of the rows, when it is asked for; rows of other tables than ``into`` are dropped.
@@ -207,7 +207,12 @@ class _Files(Table[R]):
 
 
 class Engine:
-    """Makes tables, of inputs and of folders."""
+    """Makes tables, of inputs and of folders.
+
+    ``work``: a folder for tables and bytes that are kept for a while, where there is one.
+    """
+
+    work: Path | None = None
 
     def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Sequence[Table[Any]]:
         """``Table.keep`` for the rows of some inputs, which come as batches (``reading.found.EntryRow``)."""
@@ -231,12 +236,14 @@ class Engine:
         ]
         return _Files(table, files)
 
-    def shelf(self, name: str) -> Path | None:  # noqa: ARG002 - for engines with workers
+    def shelf(self, name: str) -> Path | None:
         """A folder where workers may leave the bytes of their rows (``batches.slices``); None if there is none."""
-        return None
+        return None if self.work is None else self.work / name
 
     def free(self, name: str) -> None:
-        """Remove what lies on a shelf, and the tables that have its name."""
+        """Remove what lies on a shelf."""
+        if self.work is not None:
+            rmtree(self.work / name, ignore_errors=True)
 
 
 def work_of(step: Step, table: type[Row], *, columnar: bool) -> Read:

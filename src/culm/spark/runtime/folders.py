@@ -68,14 +68,12 @@ def whole_folder(output: Path | Location) -> Iterator[Path]:
     If ``output`` is elsewhere, the folder is on this machine, and its files are published at the end of the block. On a
     cluster all machines must see the folder for temporary files (``TMPDIR``), since workers write there.
     """
-    if isinstance(output, Path):
-        with results.whole_folder(output) as folder:
-            yield folder
-        return
-    with staged_folder(Path(gettempdir(), "results")) as folder:
+    made = results.whole_folder(output) if isinstance(output, Path) else staged_folder(Path(gettempdir(), "results"))
+    with made as folder:
         yield folder
-        with said(output.uri, "be written"):
-            _publish(str(folder), *output.filesystem(), output)
+        if isinstance(output, Location):
+            with said(output.uri, "be written"):
+                _publish(str(folder), *output.filesystem(), output)
 
 
 # -- elsewhere ------------------------------------------------------------------------------------------------------
@@ -111,8 +109,7 @@ def _publish(folder: str, system: FileSystem, path: str, output: Location) -> No
         system.create_dir(parent, recursive=True)
     for name in made:
         system.move(f"{staged}/{name}", f"{path}/{name}")
-    others = set(_files(system, path)) - {*made, f"{token}/{SUMMARY}"}
-    if others:
+    if others := set(_files(system, path)) - {*made, f"{token}/{SUMMARY}"}:
         raise ConfigError(f"{output}: another run writes there ({min(others)}); name another folder")
     system.move(f"{staged}/{SUMMARY}", f"{path}/{SUMMARY}")
     with suppress(OSError):  # the results are complete, and an empty folder in the way of nobody

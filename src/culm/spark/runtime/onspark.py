@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial, reduce
 from itertools import count
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import pyarrow as pa
@@ -27,10 +26,8 @@ class SparkTable(Table[R]):
     """A DataFrame with the columns of ``table``."""
 
     def __init__(self, engine: OnSpark, table: type[R], frame: DataFrame, place: Path | None = None) -> None:
-        self._engine = engine
-        self.table = table
+        self._engine, self.table, self._place = engine, table, place
         self.frame = frame.select(*names(table))
-        self._place = place
 
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
         return self._engine.made(self.frame, work_of(step, self.table, columnar=columnar), into)
@@ -62,9 +59,7 @@ class SparkTable(Table[R]):
         found = self.frame.groupBy(*by).agg(*(aggregate(name).alias(name) for aggregate, name in others))
         return SparkTable(self._engine, into, fitted(found, into))
 
-    def dealt(
-        self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int
-    ) -> SparkTable[To]:
+    def dealt(self, among: Table[Any], on: Sequence[str], by: str, into: type[To], amount: str, most: int) -> Table[To]:
         # Few rows are dealt out, so that the table of their amounts can go to every task.
         shares = frame_of(among).selectExpr(*on, f"ceil({amount} / {most}) AS shares").where("shares > 1")
         joined = self.frame.join(functions.broadcast(shares), list(on), "left")
@@ -121,8 +116,7 @@ class OnSpark(Engine):
     """
 
     def __init__(self, spark: SparkSession, work: Path | None = None) -> None:
-        self.spark = spark
-        self._work = work
+        self.spark, self.work = spark, work
 
     def read(self, splits: Sequence[Split], step: Read, *into: type[Row], at: Places = NOWHERE) -> Tables:
         splits = shared(splits, least_tasks(self.spark))
@@ -134,10 +128,10 @@ class OnSpark(Engine):
 
     def kept(self, frame: DataFrame, work: Read, into: Sequence[type[Row]], at: Places) -> Tables:
         """What some work in the tasks makes of a DataFrame, made once."""
-        if self._work is None:
+        if self.work is None:
             return self._kept_by_spark(frame, work, into)
-        self._work.mkdir(exist_ok=True)
-        places = {table: at.get(table) or self._work / f"{table.__name__.lower()}-{next(_numbers)}" for table in into}
+        self.work.mkdir(exist_ok=True)
+        places = {table: at.get(table) or self.work / f"{table.__name__.lower()}-{next(_numbers)}" for table in into}
         write_by_workers(frame, work, places)
         return [self.stored(place, table) for table, place in places.items()]
 
@@ -168,10 +162,3 @@ class OnSpark(Engine):
         none = SparkTable(self, table, self.spark.createDataFrame([], struct(table)))
         tables = (self.stored(folder, table).select(table, **{number: value}) for value, folder in folders)
         return reduce(SparkTable.union, tables, none)
-
-    def shelf(self, name: str) -> Path | None:
-        return None if self._work is None else self._work / name
-
-    def free(self, name: str) -> None:
-        if self._work is not None:
-            rmtree(self._work / name, ignore_errors=True)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -37,9 +37,7 @@ from culm.staging import staged_folder
 
 # Logging is off, because a task that fails would fill the screen with stack traces; the exception says it as well. The
 # gateway's level is set apart, because Spark would otherwise announce that it changes it.
-_LOG4J = """status = error
-rootLogger.level = off
-rootLogger.appenderRef.stderr.ref = stderr
+_LOG4J = """rootLogger = off, stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = off
 appender.stderr.type = Console
@@ -195,16 +193,6 @@ def java_home(home: Path) -> Path:
 # -- for a job ------------------------------------------------------------------------------------------------------
 
 
-class Watcher(Protocol):
-    """Somebody who wants to know how far Spark is."""
-
-    def tasks(self, done: int, total: int) -> None:
-        """Called with the tasks of the stages that run now, and how many of them are done; 0 of 0 if none runs.
-
-        Called on a thread of its own.
-        """
-
-
 def is_running() -> bool:
     """Whether a session is active in this process."""
     return SparkSession.getActiveSession() is not None
@@ -214,8 +202,9 @@ def is_running() -> bool:
 def running(master: str, say: Callable[[str], None], config: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """The active session, which is left running, or one at ``master`` for this block.
 
-    ``config`` adds to the settings of a session that is started here. ``say`` is called with a line when that begins;
-    if it is a ``Watcher`` too, it also learns how many tasks are done.
+    ``config`` adds to the settings of a session that is started here. ``say`` is called with a line when that begins.
+    If it has a method ``tasks``, this is called on a thread of its own with how many tasks of the stages that run now
+    are done, and how many there are; 0 of 0 if none runs.
 
     ``ConfigError`` if Java or the master is missing. ``CulmError`` with one line for every error of Spark's.
     """
@@ -226,7 +215,7 @@ def running(master: str, say: Callable[[str], None], config: Mapping[str, str] |
             found = session(master, config=config)
             at_end.callback(found.stop)
         if hasattr(say, "tasks"):
-            _watch(found, cast("Watcher", say), at_end)
+            _watch(found, say.tasks, at_end)
         yield found
 
 
@@ -258,31 +247,31 @@ def first_cause(text: str) -> str:
 # -- progress -------------------------------------------------------------------------------------------------------
 
 
-def _watch(spark: SparkSession, watcher: Watcher, at_end: ExitStack) -> None:
-    """Keep the watcher informed until ``at_end``."""
-    at_end.callback(watcher.tasks, 0, 0)
+def _watch(spark: SparkSession, tasks: Callable[[int, int], None], at_end: ExitStack) -> None:
+    """Call ``tasks``, as ``running`` says, until ``at_end``."""
+    at_end.callback(tasks, 0, 0)
     if type(spark).__module__.startswith("pyspark.sql.connect"):
-        handler: Any = partial(_tell, watcher, "num_completed_tasks", "num_tasks")
+        handler: Any = partial(_tell, tasks, "num_completed_tasks", "num_tasks")
         spark.registerProgressHandler(handler)
         at_end.callback(spark.removeProgressHandler, handler)
         return
     over = threading.Event()
-    thread = threading.Thread(target=_look, args=(spark, watcher, over), daemon=True)
+    thread = threading.Thread(target=_look, args=(spark, tasks, over), daemon=True)
     thread.start()
     at_end.callback(thread.join)
     at_end.callback(over.set)  # the last one is called first
 
 
-def _look(spark: SparkSession, watcher: Watcher, over: threading.Event) -> None:
+def _look(spark: SparkSession, tasks: Callable[[int, int], None], over: threading.Event) -> None:
     tracker = spark.sparkContext.statusTracker()
     while not over.wait(_SECONDS):
         try:
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         except Exception:  # noqa: BLE001 - Spark has ended; the job itself reports why
             return
-        _tell(watcher, "numCompletedTasks", "numTasks", stages)
+        _tell(tasks, "numCompletedTasks", "numTasks", stages)
 
 
-def _tell(watcher: Watcher, finished: str, total: str, stages: Iterable[Any] | None, **_: object) -> None:
+def _tell(tasks: Callable[..., None], finished: str, total: str, stages: Iterable[Any] | None, **_: object) -> None:
     found = [stage for stage in stages or () if stage is not None]
-    watcher.tasks(*(sum(getattr(stage, name) for stage in found) for name in (finished, total)))
+    tasks(*(sum(getattr(stage, name) for stage in found) for name in (finished, total)))

@@ -215,9 +215,7 @@ def run_select(
         step = partial(gather, note=places_of) if bundles else gather
         packs, rejects, places = engine.read(splits, step, PackRow, Reject, PlaceRow)
         verification = Verification(engine, ways, keep=True)
-        verification.take(packs)
-        run.say("looking for paths and forks, log by log")
-        verification.settle()
+        verification.take(packs, run.say)
         run.say("reading the requests")
         selected = Selecting(verification, wanted, {Refused: folder / "rejects"})
         run.say("writing the items")

@@ -93,11 +93,8 @@ def check(records: Pack, links: Links, signatures: Signatures, vouched: Expected
     while len(heads):
         good = signed(records.data, records.start[heads], records.end[heads])
         signature[heads] = np.where(good, Signature.GOOD, Signature.BAD)
-        if good.all():
-            break
         # What a bad head links to has one voucher less, and becomes a head itself with the last of them.
-        first, end = (np.searchsorted(linker, heads[~good], side) for side in ("left", "right"))
-        lost = linked[np.concatenate([first[first < end], first[first + 1 < end] + 1])]  # an entry has two links
+        lost = linked[np.isin(linker, heads[~good])]
         np.subtract.at(vouchers, lost, 1)
         heads = np.unique(lost[(vouchers[lost] == 0) & (signature[lost] == Signature.UNKNOWN)])
     signature[signature == Signature.UNKNOWN] = Signature.TIED

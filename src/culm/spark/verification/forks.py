@@ -72,8 +72,7 @@ class Fork(NamedTuple):
     def as_dict(self) -> dict[str, int | str]:
         """The fields by name without the proof, the author in base62."""
         found = {**self._asdict(), "author": author_text(self.author)}
-        del found["proof"]
-        return found
+        return {name: value for name, value in found.items() if name != "proof"}
 
 
 class Prefix(NamedTuple):

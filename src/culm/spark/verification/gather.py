@@ -18,7 +18,7 @@ from pyarrow import compute
 
 from culm.errors import ConfigError, EncodingError
 from culm.spark.batches.arrays import begins, fields_of
-from culm.spark.batches.fields import Fields, Offsets, why_not
+from culm.spark.batches.fields import Fields, why_not
 from culm.spark.batches.pack import BLOCK_BITS, Pack
 from culm.spark.batches.payload import ABSENT, STATES, PayloadFrame, rank
 from culm.spark.batches.slices import Shelf
@@ -79,8 +79,12 @@ def gather(
 
 def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
     payload = _ranks(table.column("payload_state"))
-    fields, order = _ordered(table.column("encoded"))
-    authors, starts = fields.authors(), _starts(fields)
+    encoded = table.column("encoded")
+    fields, order = fields_of(encoded), np.arange(len(table))
+    if len(begins(*_keys(fields))) * _SHORT_RUNS > len(fields) >= _SHORT_RUNS:
+        order = np.lexsort((fields.seq, *reversed(_keys(fields))))
+        fields = fields_of(encoded.take(pa.array(order)))
+    authors, starts = fields.authors(), begins(*_keys(fields))
     packs: dict[tuple[bytes, int, int], list[tuple[int, int, Pack]]] = defaultdict(list)  # with lowest, highest number
     for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(fields)], strict=True):
         if not fields.good[low]:
@@ -91,48 +95,31 @@ def _gathered(table: pa.Table, shelf: Shelf) -> Iterator[PackRow | Reject]:
         packs[key].append((int(seq.min()), int(seq.max()), pack))
     bad = order[~fields.good]
     for row in rows(EntryRow, table.take(pa.array(bad)).to_batches()) if len(bad) else ():
-        try:
-            found = _frame_of(row)
-        except EncodingError as error:
-            yield Reject(row.source, row.offset, str(error))
-            continue
-        key = (found.author, found.log_id, found.seq >> BLOCK_BITS)
-        packs[key].append((found.seq, found.seq, Pack.of_record(found.encode(), rank(ABSENT))))
+        if isinstance(found := _frame_of(row), str):
+            yield Reject(row.source, row.offset, found)
+        else:
+            key = (found.author, found.log_id, found.seq >> BLOCK_BITS)
+            packs[key].append((found.seq, found.seq, Pack.of_record(found.encode(), rank(ABSENT))))
     for (author, log_id, block), parts in packs.items():
         lows, highs, of_block = zip(*parts, strict=True)
         cell = shelf.put(Pack.joined(of_block).parts())
         yield PackRow(author, to_sql(log_id), block, to_sql(min(lows)), to_sql(max(highs)), cell)
 
 
-def _frame_of(row: EntryRow) -> PayloadFrame:
-    """The payload frame in a row that is not an entry; ``EncodingError`` with the reason if the row is a reject."""
+def _frame_of(row: EntryRow) -> PayloadFrame | str:
+    """The payload frame in a row that is not an entry, or the reason why the row is a reject."""
     reason = why_not(row.encoded) if row.reason is None and row.encoded is not None else row.reason
     if reason is None and row.payload_frame is not None:
         try:
             return PayloadFrame.decode(row.payload_frame)
         except EncodingError as error:
             reason = f"not an entry: {error}"
-    raise EncodingError(reason or "a row without an entry")
+    return reason or "a row without an entry"
 
 
-def _ordered(encoded: pa.ChunkedArray) -> tuple[Fields, Offsets]:
-    """The fields of some entries, ordered so that those of one block mostly follow each other; and their rows."""
-    fields = fields_of(encoded)
-    count = len(fields)
-    if len(_starts(fields)) * _SHORT_RUNS <= count or count < _SHORT_RUNS:
-        return fields, np.arange(count)
-    order = np.lexsort((fields.seq, *reversed(_keys(fields)), ~fields.good))
-    return fields_of(encoded.take(pa.array(order))), order
-
-
-def _keys(fields: Fields) -> tuple[npt.NDArray[np.uint64], ...]:
-    """Author, log id and block, as columns of numbers."""
-    return (*fields.authors().view(np.uint64).T, fields.log_id, fields.seq >> np.uint64(BLOCK_BITS))
-
-
-def _starts(fields: Fields) -> Offsets:
-    """The rows that are not of the same block as the row before."""
-    return begins(*_keys(fields), fields.good)
+def _keys(fields: Fields) -> tuple[npt.NDArray[Any], ...]:
+    """Whether a row is no entry, its author, log id and block, as columns: equal for the entries of one block."""
+    return (~fields.good, *fields.authors().view(np.uint64).T, fields.log_id, fields.seq >> np.uint64(BLOCK_BITS))
 
 
 def _ranks(states: pa.ChunkedArray) -> npt.NDArray[np.int8]:

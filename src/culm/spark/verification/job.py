@@ -28,7 +28,7 @@ On a cluster, inputs, output and state must be under the same paths on every mac
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -219,13 +219,11 @@ def write_bundle(found: Table[Fork], file: Path) -> int:
     Each is checked as a node would check it, because the bundle is made for nodes.
     """
     written = 0
-    with file.open("wb") as stream:
-        bundle = BundleWriter(stream)
+    with file.open("wb") as stream, closing(BundleWriter(stream)) as bundle:
         for row in rows(Fork, found.batches(*Fork._fields)):
             with suppress(BadSignature):
                 proof = ForkProof.decode(row.proof)
                 proof.check()
                 bundle.proof(proof)
                 written += 1
-        bundle.close()
     return found.count() - written

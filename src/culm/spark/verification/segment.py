@@ -52,91 +52,72 @@ def judge(records: Pack, signatures: Signatures, vouched: Expected = ()) -> Summ
     is_bad = records.signature == Signature.BAD
     if is_bad.any():
         links = Links.among(records, (records.is_entry & ~is_bad).nonzero()[0])
-    segment = _Segment(records, links)
-    records.piece = np.zeros(len(records), np.uint16)
-    records.piece[links.rows] = segment.piece
-    summary = segment.summary()
+    summary = _summary(records, links)
     if signatures is Signatures.STRICT:
-        return summary
+        return summary._replace(contradicting=())
     bad = [(int(records.seq[row]), records.digest[row].tobytes()) for row in is_bad.nonzero()[0]]
     linkable = set(links_across(summary.high)) if bad else set()
-    unsigned = [(seq, digest) for seq, digest in bad if seq in linkable]
-    return summary._replace(unsigned=unsigned, contradicting=segment.contradicting)
+    return summary._replace(unsigned=[(seq, digest) for seq, digest in bad if seq in linkable])
 
 
-class _Segment:
-    """The authentic entries of a segment, as places in the columns of ``Links``."""
+def _summary(records: Pack, links: Links) -> Summary:
+    """The summary of a segment whose authentic entries have these links; gives the entries their pieces."""
+    low, high, seq = int(records.seq[0]), int(records.seq[-1]), links.seq
+    expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
+    contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
+    for at in (links.linked < 0).nonzero()[0]:
+        target, digest = int(links.target[at]), links.expected[at].tobytes()
+        if expected.setdefault(target, digest) != digest:
+            contradicting.append((target, digest))
+    externals = sorted((target, digest) for target, digest in expected.items() if target < low)
+    twice = seq[1:][seq[1:] == seq[:-1]]
+    denied = links.target[(links.linked >= 0) & ~links.fits]
+    said = (*twice[:1], *denied, *(target for target, _ in contradicting))
+    forked_at = min(map(int, said), default=0)  # the lowest number about which entries say different things
+    masks = _masks(links, forked_at, externals, ROOT if low == 1 else 0)
+    pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
+    records.piece = np.zeros(len(records), np.uint16)
+    records.piece[links.rows] = [pieces[mask] for mask in masks]
+    rows = dict(zip(reversed(seq.tolist()), reversed(links.rows.tolist()), strict=True))  # the first of each number
+    greatest, end_at = _first(seq[::-1]), _first(seq[records.fields.is_end[links.rows]])
+    lied_at = _first(seq[records.known_payload()[links.rows] == rank(SIZE_MISMATCH)])
 
-    def __init__(self, records: Pack, links: Links) -> None:
-        self._records, self._links = records, links
-        self._low, self._high = int(records.seq[0]), int(records.seq[-1])
-        numbers = links.seq.tolist()
-        self._places = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True))  # the first of a number
-        self._expected: dict[int, bytes] = {}  # what is expected of numbers that are not there
-        self.contradicting: list[tuple[int, bytes]] = []  # what else is expected of them
-        for at in (links.linked < 0).nonzero()[0]:
-            target, digest = int(links.target[at]), links.expected[at].tobytes()
-            if self._expected.setdefault(target, digest) != digest:
-                self.contradicting.append((target, digest))
-        self._externals = sorted((seq, digest) for seq, digest in self._expected.items() if seq < self._low)
-        self._forked_at = self._fork()
-        masks = self._masks()
-        pieces = {mask: piece for piece, mask in enumerate(dict.fromkeys([0, *masks]))}
-        self._pieces = list(pieces)
-        self.piece = np.zeros(len(links.rows), np.uint16)  # of each entry; those from a fork on reach nothing
-        self.piece[: len(masks)] = [pieces[mask] for mask in masks]
+    def exports() -> Iterator[tuple[int, bytes, bool, int]]:
+        for target in links_across(high):
+            if (row := rows.get(target)) is not None:
+                yield target, records.digest[row].tobytes(), True, int(records.piece[row])
+            elif target >= low and target in expected:
+                yield target, expected[target], False, 0
 
-    def _fork(self) -> int:
-        """The lowest number about which entries say different things, 0 if there is none."""
-        links, seq = self._links, self._links.seq
-        twice = seq[1:][seq[1:] == seq[:-1]]
-        denied = links.target[(links.linked >= 0) & ~links.fits]
-        return min(map(int, (*twice[:1], *denied, *(target for target, _ in self.contradicting))), default=0)
-
-    def _masks(self) -> list[int]:
-        """What each entry below the fork reaches. There is one entry of each number there.
-
-        An entry reaches all that the entry right below it reaches. So the mask only changes at entries that have a link
-        out of their stretch of neighbouring numbers; these are few if there are few gaps.
-        """
-        links, seq = self._links, self._links.seq
-        count = int(np.searchsorted(seq, np.uint64(self._forked_at))) if self._forked_at else len(seq)
-        begins = np.maximum.accumulate(np.where(np.diff(seq, prepend=np.uint64(0)) != 1, np.arange(len(seq)), 0))
-        far = (links.linked < begins[links.linker]) & (links.linker < count)
-        bits = {target: ROOT << 1 + number for number, (target, _) in enumerate(self._externals)}
-        masks: list[int] = []
-        mask = ROOT if self._low == 1 else 0
-        columns = (links.linker[far].tolist(), links.target[far].tolist(), links.linked[far].tolist())
-        for linker, target, linked in zip(*columns, strict=True):
-            masks += [mask] * (linker - len(masks))
-            if begins[linker] == linker and target + 1 == seq[linker]:  # the first link of a stretch
-                mask = 0
-            mask |= bits.get(target, 0) if linked < 0 else masks[linked]
-        return masks + [mask] * (count - len(masks))
-
-    def summary(self) -> Summary:
-        records, rows, seq = self._records, self._links.rows, self._links.seq
-        end_at = _first(seq[records.fields.is_end[rows]])
-        lied_at = _first(seq[records.known_payload()[rows] == rank(SIZE_MISMATCH)])
-        positions = self._low, self._high, _first(seq[::-1]), end_at, self._forked_at, lied_at
-        return Summary(*positions, self._externals, [*self._exports()], self._pieces, [*self._risers()])
-
-    def _exports(self) -> Iterator[tuple[int, bytes, bool, int]]:
-        for target in links_across(self._high):
-            if target < self._low:
-                break
-            if (place := self._places.get(target)) is not None:
-                digest = self._records.digest[self._links.rows[place]].tobytes()
-                yield target, digest, True, int(self.piece[place])
-            elif target in self._expected:
-                yield target, self._expected[target], False, 0
-
-    def _risers(self) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        greatest = _first(self._links.seq[::-1])
-        for _, start in steps_across(self._low - 1) if self._low > 1 else ():
+    def risers() -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        for _, start in steps_across(low - 1) if low > 1 else ():
             pool = [seq for seq in path(spine(start), start) if seq <= greatest] if start <= greatest else []
-            if pool and all(seq in self._places for seq in pool):
-                yield start, pool[0], tuple(sorted({int(self.piece[self._places[seq]]) for seq in pool}))
+            if pool and all(seq in rows for seq in pool):
+                yield start, pool[0], tuple(sorted({int(records.piece[rows[seq]]) for seq in pool}))
+
+    positions = low, high, greatest, end_at, forked_at, lied_at
+    return Summary(*positions, externals, [*exports()], [*pieces], [*risers()], contradicting=contradicting)
+
+
+def _masks(links: Links, forked_at: int, externals: Expected, mask: int) -> list[int]:
+    """What each entry reaches: nothing from the fork on. Below it there is one entry of each number.
+
+    An entry reaches all that the entry right below it reaches, the first one ``mask``. So this only changes at entries
+    that have a link out of their stretch of neighbouring numbers; these are few if there are few gaps.
+    """
+    seq = links.seq
+    count = int(np.searchsorted(seq, np.uint64(forked_at))) if forked_at else len(seq)
+    begins = np.maximum.accumulate(np.where(np.diff(seq, prepend=np.uint64(0)) != 1, np.arange(len(seq)), 0))
+    far = (links.linked < begins[links.linker]) & (links.linker < count)
+    bits = {target: ROOT << 1 + number for number, (target, _) in enumerate(externals)}
+    masks: list[int] = []
+    columns = (links.linker[far].tolist(), links.target[far].tolist(), links.linked[far].tolist())
+    for linker, target, linked in zip(*columns, strict=True):
+        masks += [mask] * (linker - len(masks))
+        if begins[linker] == linker and target + 1 == seq[linker]:  # the first link of a stretch
+            mask = 0
+        mask |= bits.get(target, 0) if linked < 0 else masks[linked]
+    return masks + [mask] * (count - len(masks)) + [0] * (len(seq) - count)
 
 
 def _first(seq: Numbers) -> int:
@@ -162,14 +143,12 @@ def segmented(
         for block, of_block in grouped(rows, BLOCK):
             records = _collected(row.packed for row in of_block)
             summary = judge(records, signatures)
-            yield _segment_row(block, records, summary, shelf, keep=keep)
+            yield _row_of(block, records, summary, shelf, keep=keep)
             if summary.unsigned:
                 yield IndexRow(block[0], block[1], to_sql(summary.low))
 
 
-def _segment_row(
-    block: tuple[bytes, int, int], records: Pack, summary: Summary, shelf: Shelf, *, keep: bool
-) -> SegmentRow:
+def _row_of(block: tuple[bytes, int, int], records: Pack, summary: Summary, shelf: Shelf, *, keep: bool) -> SegmentRow:
     findings = shelf.put(Findings.of(records).parts())
     packed = shelf.put([records.encode()]) if keep or summary.unsigned else None
     return SegmentRow(*block, to_sql(summary.low), to_sql(summary.high), summary.encode(), findings, packed)
@@ -190,7 +169,7 @@ def vouched(rows: Iterable[SegmentRow], *, folder: Path | None = None) -> Iterat
                 if row.packed is not None and (pairs := expected.intersection(summary.unsigned)):
                     records = Pack.decode(fetched(row.packed))
                     summary = judge(records, Signatures.HEADS, pairs)
-                    settled = _segment_row((row.author, row.log, row.block), records, summary, shelf, keep=True)
+                    settled = _row_of((row.author, row.log, row.block), records, summary, shelf, keep=True)
                 every = expected.union(summary.externals, summary.contradicting)
                 expected = frozenset((number, digest) for number, digest in every if number < summary.low)
                 if row.findings is not None:

@@ -196,8 +196,7 @@ class State:
         found = engine.load(self._places("index"), IndexRow, "generation")
         found = found.where("forked_at") if forked else found  # once forked, a log is so in all later generations
         found = found if among is None else found.among(among, LOG)
-        (index,) = found.spread(LOG, ("-generation",)).keep(_latest, IndexRow) if self.generations else (found,)
-        return index
+        return found.spread(LOG, ("-generation",)).keep(_latest, IndexRow)[0] if self.generations else found
 
     def segments(self, engine: Engine, among: Table[Any], table: type[To]) -> Table[To]:
         """The segments that equal a row of another table in the columns ``MADE``, with the outcomes that it has."""

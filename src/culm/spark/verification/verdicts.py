@@ -188,8 +188,8 @@ class JudgedSegment:
         return pa.record_batch([*place, *entry, *said, *rest], [*Verdict._fields])
 
     def _reasons(self, found: Findings, verdict: npt.NDArray[np.int8]) -> pa.Array:
-        limit, forked = self.outcome.limit, self.outcome.forked
-        cause = f"{'fork' if forked else 'payload size mismatch'} at {limit}"  # why all from the limit on is invalid
+        # Why all from the limit on is invalid.
+        cause = f"{'fork' if self.outcome.forked else 'payload size mismatch'} at {self.outcome.limit}"
         reasons = np.where(verdict == 2, cause, np.array(None))
         reasons[found.signature == Signature.BAD] = BAD_SIGNATURE
         unverified = (verdict == 1).nonzero()[0]

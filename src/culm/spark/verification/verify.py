@@ -24,7 +24,7 @@ twice, and give two answers if inputs change meanwhile; so the engine keeps them
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from culm.spark.reading.inputs import Split
 from culm.spark.runtime.columns import Row
 from culm.spark.runtime.engine import Engine, Step, Table, To
 from culm.spark.runtime.onspark import OnSpark, fitted, frame_of
+from culm.spark.runtime.session import silent
 from culm.spark.runtime.shell import Job, size_of
 from culm.spark.verification.authentic import Signatures
 from culm.spark.verification.gather import PackRow, Reject, gather
@@ -99,7 +100,6 @@ def verified(entries: DataFrame, *, signatures: str = "all", keep: bool = False)
     engine = OnSpark(entries.sparkSession)
     found = Verification(engine, Signatures(signatures), keep=keep)
     found.take(engine.made(entries_of(entries), gather, PackRow))
-    found.settle()
     return found
 
 
@@ -111,7 +111,7 @@ def entries_of(entries: DataFrame) -> DataFrame:
 
 
 class Verification:
-    """One verification. Call ``read`` first, or ``take`` and ``settle``, in this order.
+    """One verification. Call ``read`` or ``take`` first.
 
     ``keep``: the segments have their entries.
     """
@@ -128,40 +128,39 @@ class Verification:
         self._at: Mapping[type[Row], Path] = {}  # the folder of the segments, if they stay
 
     def read(self, run: Job, splits: list[Split]) -> None:
-        """Read some inputs, take them and settle. What could not be read stands in ``rejects`` of the job's folder."""
+        """Read some inputs and take them. What could not be read stands in ``rejects`` of the job's folder."""
         run.say_reading(splits)
         self._size = size_of(splits)
         step = partial(gather, folder=self.engine.shelf("packs"))
         packs, self.rejects = self.engine.read(splits, step, PackRow, Reject, at={Reject: run.folder / "rejects"})
-        self.take(packs)
-        self.engine.free("packs")
-        run.say("looking for paths and forks, log by log")
-        self.settle()
+        self.take(packs, run.say)
 
-    def take(self, packs: Table[PackRow]) -> None:
-        """Make the segments of some packs."""
+    def take(self, packs: Table[PackRow], say: Callable[[str], None] = silent) -> None:
+        """Make the segments of some packs, then their outcomes: what has a path to entry 1, and where logs are invalid.
+
+        ``say`` is called with a line between the two.
+        """
         shelf = None if self._at else self.engine.shelf("findings")  # files that stay hold all bytes themselves
         step = partial(segmented, signatures=self.signatures, keep=self._keep, folder=shelf)
         together = packs.spread(BLOCK, tasks=self._tasks(_JUDGED_BYTES[self.signatures]))
         if self.signatures is Signatures.STRICT:
             (self.segments,) = together.keep(step, SegmentRow, at=self._at)
-            return
-        self.segments, unsure = together.keep(step, SegmentRow, IndexRow)
-        if not unsure.is_empty:  # judge those again whose entries a higher segment of the log may vouch for
-            of_logs = self._every(SegmentRow).among(unsure, LOG).spread(LOG, ("-low",))
-            (settled,) = of_logs.keep(partial(vouched, folder=shelf), SegmentRow)
-            self.segments = self.segments.among(unsure, LOG, "anti").union(settled)
-        for place in self._at.values():
-            self.segments = self.segments.kept(place)
+        else:
+            self.segments, unsure = together.keep(step, SegmentRow, IndexRow)
+            if not unsure.is_empty:  # judge those again whose entries a higher segment of the log may vouch for
+                of_logs = self._every(SegmentRow).among(unsure, LOG).spread(LOG, ("-low",))
+                (settled,) = of_logs.keep(partial(vouched, folder=shelf), SegmentRow)
+                self.segments = self.segments.among(unsure, LOG, "anti").union(settled)
+            for place in self._at.values():
+                self.segments = self.segments.kept(place)
+        self.engine.free("packs")
+        say("looking for paths and forks, log by log")
+        summaries = self._every(IndexRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
+        (self.outcomes,) = summaries.keep(merge_logs, IndexRow)
 
     def _every(self, table: type[To]) -> Table[To]:
         """The segments of this verification, and what a state has of the same logs, as rows of another table."""
         return self.segments.select(table)
-
-    def settle(self) -> None:
-        """Find the outcome of each segment: what of it has a path to entry 1, and from where on its log is invalid."""
-        of_logs = self._every(IndexRow).spread(LOG, ("low",), self._tasks(_MERGED_BYTES))
-        (self.outcomes,) = of_logs.keep(merge_logs, IndexRow)
 
     def _tasks(self, of_bytes: int) -> int | None:
         """How many tasks a step needs if each does this many bytes of the inputs."""
@@ -200,7 +199,7 @@ class Increment(Verification):
         self._place = place or state.begin()
         self._at = {SegmentRow: self._place / "segments"}
 
-    def take(self, packs: Table[PackRow]) -> None:
+    def take(self, packs: Table[PackRow], say: Callable[[str], None] = silent) -> None:
         """Merge new packs with the segments that they overlap."""
         self._live = self._state.index(self.engine, packs)
         self._stay: Table[IndexRow] = self.engine.load([], IndexRow, "generation")
@@ -210,17 +209,14 @@ class Increment(Verification):
             (known,) = near.keep(rule, IndexRow)
             self._stay, again = known.where("generation"), known.where("previous")
             packs = packs.union(self._state.segments(self.engine, again, SegmentRow).map(reloaded, PackRow))
-        super().take(packs)
+        super().take(packs, say)
 
     def _every(self, table: type[To]) -> Table[To]:
         return self.segments.select(table, made=self._number).union(self._stay.select(table))
 
     def judged(self) -> Table[JudgedRow]:
-        """The segments that are new, and those that stay but have another outcome than before."""
-        made = self._number
-        changed = self.outcomes.map(
-            lambda rows: (row for row in rows if row.made != made and row.outcome != row.previous), IndexRow
-        )
+        """The segments that are new, and those of the state that have another outcome than before."""
+        changed = self.outcomes.map(lambda rows: (row for row in rows if row.outcome != row.previous), IndexRow)
         return super().judged().union(self._state.segments(self.engine, changed, JudgedRow))
 
     def _totals(self, counts: Table[IndexRow]) -> dict[str, int]:

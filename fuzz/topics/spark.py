@@ -151,7 +151,6 @@ def _verdicts(rows: list[EntryRow], signatures: Signatures) -> tuple[dict[bytes,
     found = list(gather(batches(EntryRow, rows)))
     verification = Verification(Engine(), signatures)
     verification.take(Table(PackRow, list(batches(PackRow, found)).copy))
-    verification.settle()
     table = verification.judged().map(pronounced, Verdict).first(Verdict, len(rows))
     said = {row.entry_hash: row.reason if row.reason == "bad signature" else row.verdict for row in table}
     assert len(said) == len(table)

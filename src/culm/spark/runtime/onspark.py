@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,17 @@ _numbers = count()  # Of tables that Spark keeps.
 
 
 class SparkTable(Table[R]):
-    """A DataFrame with the columns of ``table``."""
+    """A DataFrame whose columns are those of ``table``, in any order: each ``select`` would cost Spark a new plan."""
 
-    def __init__(self, engine: OnSpark, table: type[R], frame: DataFrame, place: Path | None = None) -> None:
-        self._engine, self.table, self._place = engine, table, place
-        self.frame = frame.select(*names(table))
+    def __init__(self, engine: OnSpark, table: type[R], found: DataFrame | Path) -> None:
+        self._engine, self.table, self._found = engine, table, found
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """The table, which is looked for in its folder only when it is asked for: some are read without Spark."""
+        if isinstance(self._found, Path):  # With a schema Spark opens no file to find the columns.
+            return self._engine.spark.read.schema(struct(self.table)).parquet(place_of(self._found))
+        return self._found
 
     def map(self, step: Step, into: type[To], *, columnar: bool = False) -> SparkTable[To]:
         return self._engine.made(self.frame, work_of(step, self.table, columnar=columnar), into)
@@ -63,8 +69,8 @@ class SparkTable(Table[R]):
         # Few rows are dealt out, so that the table of their amounts can go to every task.
         shares = frame_of(among).selectExpr(*on, f"ceil({amount} / {most}) AS shares").where("shares > 1")
         joined = self.frame.join(functions.broadcast(shares), list(on), "left")
-        share = functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)")
-        return SparkTable(self._engine, into, joined.withColumn("share", share))
+        joined = joined.withColumn("share", functions.expr(f"coalesce(pmod(xxhash64({by}), shares), 0)"))
+        return SparkTable(self._engine, into, fitted(joined, into))
 
     def union(self, other: Table[R]) -> SparkTable[R]:
         return self._of(self.frame.unionByName(frame_of(other)))
@@ -82,13 +88,13 @@ class SparkTable(Table[R]):
 
     def batches(self, *columns: str) -> Iterator[pa.RecordBatch]:
         # Spark would start a job, which takes longer than reading the columns here.
-        if self._place is not None:
-            return read_batches(self._place, columns)
+        if isinstance(self._found, Path):
+            return read_batches(self._found, columns)
         return iter(self.frame.select(*columns).toArrow().to_batches())
 
     @property
     def is_empty(self) -> bool:
-        return self._place is not None and not self.count()
+        return isinstance(self._found, Path) and not self.count()
 
 
 Tables = Sequence[SparkTable[Any]]
@@ -97,9 +103,14 @@ Tables = Sequence[SparkTable[Any]]
 def fitted(frame: DataFrame, into: type[Row], **given: str | int | None) -> DataFrame:
     """The columns of a class; one that is neither there nor given is null. ``given``: see ``Table.select``."""
     there = frame.columns
-    sources = {name: given.get(name, name if name in there else None) for name in names(into)}
-    cells = {name: functions.col(one) if isinstance(one, str) else functions.lit(one) for name, one in sources.items()}
-    return frame.select([cells[field.name].cast(field.dataType).alias(field.name) for field in struct(into)])
+
+    def cell(name: str, kind: str) -> str:
+        source = given.get(name, name if name in there else None)
+        value = "NULL" if source is None else f"`{source}`" if isinstance(source, str) else source
+        return f"CAST({value} AS {kind}) AS {name}"
+
+    # As SQL: a Column for each of them would take several calls to Java.
+    return frame.selectExpr(*(cell(field.name, field.dataType.simpleString()) for field in struct(into)))
 
 
 def frame_of(table: Table[Any]) -> DataFrame:
@@ -155,8 +166,7 @@ class OnSpark(Engine):
         return [SparkTable(self, table, of_table) for table, of_table in tables]
 
     def stored(self, folder: Path, table: type[R]) -> SparkTable[R]:
-        # With a schema Spark opens no file to find the columns.
-        return SparkTable(self, table, self.spark.read.schema(struct(table)).parquet(place_of(folder)), folder)
+        return SparkTable(self, table, folder)
 
     def load(self, folders: Sequence[tuple[int, Path]], table: type[R], number: str) -> SparkTable[R]:
         none = SparkTable(self, table, self.spark.createDataFrame([], struct(table)))

@@ -17,9 +17,10 @@ from culm.spark.reading.entries import least_tasks, reading, tasks
 from culm.spark.reading.inputs import Split, shared
 from culm.spark.runtime.columns import R, Row, batched, batches, names, rows, schema, struct
 from culm.spark.runtime.engine import NOWHERE, Engine, Overlap, Places, Step, Table, To, work_of
-from culm.spark.runtime.output import Read, place_of, read_batches, write_by_workers
+from culm.spark.runtime.output import Read, count_rows, place_of, read_batches, write_by_workers
 
 _numbers = count()  # Of tables that Spark keeps.
+_SMALL_ROWS = 50_000  # A table up to this size goes to every task of a join: some megabytes.
 
 
 class SparkTable(Table[R]):
@@ -51,7 +52,11 @@ class SparkTable(Table[R]):
 
     def join(self, other: Table[Any], on: Sequence[str], into: type[To], overlap: Overlap = None) -> SparkTable[To]:
         theirs = [name for name in names(into) if name in names(other.table) and name not in names(self.table)]
-        joined = self.frame.join(frame_of(other).select(*on, *theirs), list(on), "left" if overlap else "inner")
+        # A join goes on in the tasks of the table that is not sent around. Left to itself, Spark sends that with the
+        # smaller files. Outcomes lie log by log, so one task could get all of a large log; segments are spread evenly.
+        is_small = not overlap and isinstance(self._found, Path) and count_rows(self._found) <= _SMALL_ROWS
+        own = functions.broadcast(self.frame) if is_small else self.frame
+        joined = own.join(frame_of(other).select(*on, *theirs), list(on), "left" if overlap else "inner")
         if overlap:
             first, last, low, high = overlap
             joined = joined.where(f"{low} IS NULL OR ({first} <= {high} AND {low} <= {last})")
@@ -102,15 +107,11 @@ Tables = Sequence[SparkTable[Any]]
 
 def fitted(frame: DataFrame, into: type[Row], **given: str | int | None) -> DataFrame:
     """The columns of a class; one that is neither there nor given is null. ``given``: see ``Table.select``."""
-    there = frame.columns
-
-    def cell(name: str, kind: str) -> str:
-        source = given.get(name, name if name in there else None)
-        value = "NULL" if source is None else f"`{source}`" if isinstance(source, str) else source
-        return f"CAST({value} AS {kind}) AS {name}"
-
+    sources = {name: name for name in frame.columns} | given
+    values = {name: f"`{one}`" if isinstance(one, str) else one for name, one in sources.items() if one is not None}
     # As SQL: a Column for each of them would take several calls to Java.
-    return frame.selectExpr(*(cell(field.name, field.dataType.simpleString()) for field in struct(into)))
+    kinds = ((field.name, field.dataType.simpleString()) for field in struct(into))
+    return frame.selectExpr(*(f"CAST({values.get(name, 'NULL')} AS {kind}) AS {name}" for name, kind in kinds))
 
 
 def frame_of(table: Table[Any]) -> DataFrame:

@@ -190,3 +190,26 @@ def test_an_offer_that_holds_no_more() -> None:
             talk(asks, serves)
         assert asks.is_done
         assert {*range(1, 13)} - {5} == {seq for _, seq in asks.arriving.payloads}
+
+
+def test_silence_in_the_middle_of_a_payload() -> None:
+    """A peer that stops in the middle of a payload has more to say, however long it is silent."""
+    log = build_log(3, payload_size=100_000)
+    with ExitStack() as stack:
+        near, far = (stack.enter_context(a_store()) for _ in range(2))
+        far.add(log.items())
+        asks, serves = IntervalEnd(near, EVERYTHING), IntervalEnd(far, RangeSet(()))
+        stack.callback(asks.close)
+        stack.callback(serves.close)
+        asks.follower.add([key(log)])
+        while len(said := serves.say()) < 50_000:
+            asks.hear(said)
+            serves.hear(asks.say())
+        asks.hear(said[:50_000])
+        asks.follower.settle()
+        asks.say()
+        assert not asks.is_done
+        asks.hear(said[50_000:])
+        talk(asks, serves)
+        assert asks.is_done
+        assert {1, 2, 3} == {seq for _, seq in asks.arriving.payloads}

@@ -213,3 +213,30 @@ def test_silence_in_the_middle_of_a_payload() -> None:
         talk(asks, serves)
         assert asks.is_done
         assert {1, 2, 3} == {seq for _, seq in asks.arriving.payloads}
+
+
+def test_a_peer_that_is_only_slow() -> None:
+    """A peer that has said of one log that it has nothing more is only slow when it does not answer of others.
+
+    Of the first log all is held, so that the peer answers emptily. Then it is silent for long, and goes on.
+    """
+    whole, lacking = build_log(3, seed=1), build_log(3, seed=2)
+    with ExitStack() as stack:
+        near, far = (stack.enter_context(a_store()) for _ in range(2))
+        near.add(whole.items())
+        far.add([*whole.items(), *lacking.items()])
+        asks, serves = IntervalEnd(near, EVERYTHING), IntervalEnd(far, RangeSet(()))
+        stack.callback(asks.close)
+        stack.callback(serves.close)
+        asks.follower.add([key(whole)])
+        talk(asks, serves)
+        asks.follower.add([key(lacking)])
+        asked = asks.say()
+        for _ in range(3):
+            asks.follower.settle()
+            asked += asks.say()
+        assert not asks.is_done
+        serves.hear(asked)
+        talk(asks, serves)
+        assert asks.is_done
+        assert {1, 2, 3} == {seq for log, seq in asks.arriving.payloads if log == key(lacking)}

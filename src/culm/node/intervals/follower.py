@@ -86,6 +86,7 @@ class Follower:
         self._worth_asking = worth_asking
         self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
         self._doubts: dict[int, tuple[Log, int]] = {}  # Entries that may contradict ours, by the request for them.
+        self._says_nothing_aloud = False  # Whether the peer has answered a lazy request that it has nothing for.
         self._storing: list[Followed] = []  # Logs whose next round begins once all that came is stored.
 
     # -- what the session says ---------------------------------------------------------------------------------
@@ -210,13 +211,20 @@ class Follower:
         """It has been quiet for long. Take lazy requests without an answer as answered with "nothing".
 
         Not every implementation answers a lazy request that it has nothing for. And a peer may have lost since what it
-        has offered.
+        has offered. But one that has answered such a request before is only slow.
         """
         for request_id, (followed, span) in list(self._by_id.items()):
+            if self._is_owed(followed):
+                continue
             if span is None:
                 self._question_over(followed, request_id)
             elif request_id == span.lazy or (span.lazy < 0 and span.announced is None):
                 self._answered(followed, span)
+
+    def _is_owed(self, followed: Followed) -> bool:
+        """Whether an answer about a log must still come: the peer answers each lazy request whose start is known."""
+        lazy = (self._open_request(span.lazy) for span in followed.spans)
+        return self._says_nothing_aloud and any(ours is not None and ours.stream is not None for ours in lazy)
 
     def step(self) -> None:
         """Plan rounds and send requests, as long as there is credit for requests."""
@@ -503,6 +511,7 @@ class Follower:
 
     def _announced(self, request_id: int, items: int) -> None:
         followed, span = self._by_id[request_id]
+        self._says_nothing_aloud |= not items
         if request_id == followed.unsure:
             self._has_more(followed)
         elif span is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from culm.intervals import Announced
 from culm.node.culm.offers import offer_of
 from culm.node.interests.missing import EVERYTHING
 from culm.ranges import RangeSet, read_range
@@ -240,3 +241,20 @@ def test_a_peer_that_is_only_slow() -> None:
         talk(asks, serves)
         assert asks.is_done
         assert {1, 2, 3} == {seq for log, seq in asks.arriving.payloads if log == key(lacking)}
+
+
+def test_a_part_of_a_payload_is_no_empty_answer() -> None:
+    """A peer that announces only a part of a payload has not shown that it answers where it has nothing."""
+    with ExitStack() as stack:
+        asks, serves = (IntervalEnd(stack.enter_context(a_store()), EVERYTHING) for _ in range(2))
+        stack.callback(asks.close)
+        stack.callback(serves.close)
+        talk(asks, serves)  # So that requests may be sent.
+        asks.follower.add([key(build_log(1, seed=1)), key(build_log(1, seed=2))])
+        asks.say()
+        lazy = next(at for at, ours in asks.connection.ours.requests.items() if ours.lazy)
+        asks.follower.handle(Announced(lazy, 0, 7, 1))
+        for _ in range(3):
+            asks.follower.settle()
+            asks.say()
+        assert asks.is_done

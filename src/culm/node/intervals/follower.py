@@ -504,14 +504,14 @@ class Follower:
                 self._progressed(request_id, 0, whole=True)
             case intervals.Started(request_id, start):
                 self._started(request_id, start)
-            case intervals.Announced(request_id, items) if request_id in self._by_id:
+            case intervals.Announced(request_id, items, trailing) if request_id in self._by_id:
+                self._says_nothing_aloud |= not (items or trailing)
                 self._announced(request_id, items)
             case intervals.Ended():
                 self._ended(event)
 
     def _announced(self, request_id: int, items: int) -> None:
         followed, span = self._by_id[request_id]
-        self._says_nothing_aloud |= not items
         if request_id == followed.unsure:
             self._has_more(followed)
         elif span is None:

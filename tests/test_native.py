@@ -196,8 +196,10 @@ def test_pieces_are_hashed_as_hashlib_does() -> None:
         pieces = [rng.randbytes(rng.choice((0, 1, 127, 128, 129, 5000))) for _ in range(rng.randrange(6))]
         mine, right = native.core.Blake2b(), blake2b()
         assert mine.digest() == right.digest()
+        at_once = native.core.Blake2b()
+        at_once.update(pieces)
         for piece in pieces:
-            mine.update(piece)
+            mine.update([piece])
             right.update(piece)
             assert mine.digest() == right.digest()
             before = rng.getrandbits(32)
@@ -206,3 +208,4 @@ def test_pieces_are_hashed_as_hashlib_does() -> None:
             assert native.core.crc32(piece, before, start, end) == crc32(piece[start:end], before)
             with pytest.raises(ValueError, match="outside"):
                 native.core.crc32(piece, 0, 1, len(piece) + 2)
+        assert at_once.digest() == right.digest()

@@ -17,10 +17,13 @@ impl Blake2b {
         Self(State::new())
     }
 
-    fn update(&mut self, py: Python<'_>, piece: PyBackedBytes) {
+    /// Several pieces at once: to get the interpreter's lock back may take as long as to hash one.
+    fn update(&mut self, py: Python<'_>, pieces: Vec<PyBackedBytes>) {
         let state = &mut self.0;
         py.detach(|| {
-            state.update(&piece);
+            for piece in &pieces {
+                state.update(piece);
+            }
         });
     }
 

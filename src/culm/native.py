@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 8  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 9  # Counts up when a function of the core changes its meaning.
 
 
 class Core(Protocol):
@@ -92,10 +92,10 @@ class Core(Protocol):
 
 
 class Blake2b(Protocol):
-    """As that of ``hashlib``, for pieces that are ``bytes``."""
+    """As that of ``hashlib``, for pieces that are ``bytes``, several at a time."""
 
-    def update(self, piece: bytes, /) -> None:
-        """Hash the next piece. ``RuntimeError`` if another thread is just doing so."""
+    def update(self, pieces: list[bytes], /) -> None:
+        """Hash the next pieces. ``RuntimeError`` if another thread is just doing so."""
 
     def digest(self) -> bytes:
         """The hash of all pieces so far: 64 bytes."""

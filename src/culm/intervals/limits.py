@@ -23,5 +23,5 @@ class Limits:
     )
     asked: int = 4096  # For the same reason. No peer that follows these limits gives credit for so many.
     window: int = 4 * 1024 * 1024  # Enough to keep a fast link busy while a batch is stored; what we may have to hold.
-    chunk: int = 256 * 1024  # Long enough that turns cost little, short enough that news wait for one chunk only.
+    chunk: int = 512 * 1024  # Long enough that turns cost little, short enough that news wait for one chunk only.
     logs: int = 4096  # To forget one costs sending its entries again where they would have been confirmed.

@@ -350,15 +350,17 @@ def test_a_session_does_not_settle_before_the_peer_has_spoken() -> None:
     assert ["settle" in some for some in told] == [False, True]
 
 
-@pytest.mark.parametrize(("pause", "sizes"), [(0.0, {WRITE_BYTES}), (0.1, {16 * 1024, 32 * 1024})])
-def test_a_slow_link_gets_small_pieces(pause: float, sizes: set[int]) -> None:
+@pytest.mark.parametrize(
+    ("pause", "pieces", "sizes"), [(0.0, 32, {WRITE_BYTES}), (0.1, 8, {16 * 1024, 32 * 1024})]
+)
+def test_a_slow_link_gets_small_pieces(pause: float, pieces: int, sizes: set[int]) -> None:
     """A peer that takes long gets less at a time, so that news wait for little; a quick one gets as much as goes."""
 
     async def talk(speaker: Listening, driver: Driver[int], far: Any) -> None:
-        speaker.to_say = [bytes(WRITE_BYTES)] * 16
+        speaker.to_say = [bytes(WRITE_BYTES)] * pieces
         driver.wake()
         came = 0
-        while came < 12 * WRITE_BYTES:
+        while came < pieces * WRITE_BYTES * 3 / 4:
             came += len(await far[0].read(32 * 1024))
             await asyncio.sleep(pause)
 

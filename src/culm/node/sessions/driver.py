@@ -42,7 +42,7 @@ from culm.types import Buffer
 
 EventT = TypeVar("EventT")
 
-WRITE_BYTES = 256 * 1024
+WRITE_BYTES = 512 * 1024
 """Bytes handed to the socket at once, at most: enough to keep a fast link busy."""
 
 # On a slow link less: news that come up wait until the piece before them has gone. Such a piece should take so many

@@ -159,6 +159,18 @@ def test_turns() -> None:
     assert received(other, one.data_to_send()) == [Received(0, b"more")]
 
 
+def test_a_stream_on_its_own_has_one_packet() -> None:
+    """While no other stream has bytes, a packet is as long as what is sent at once; otherwise it is small."""
+    one, _ = pair(credit=1_000_000)
+    one.write(1, bytes(300_000))
+    assert one.data_to_send(200_000) == bytes.fromhex("22 01 00030d40") + bytes(200_000)
+    one.write(0, b"hi")
+    sent = one.data_to_send(200_000)
+    assert sent == bytes.fromhex("21 01 4000") + bytes(0x4000) + bytes.fromhex("20 00 02") + b"hi" + (
+        bytes.fromhex("22 01 000146a0") + bytes(100_000 - 0x4000)
+    )
+
+
 def test_credit_comes_back_when_that_is_urgent() -> None:
     """Credit is given back as soon as it is at least a sixteenth of what the peer has left."""
     one, other = pair(credit=1700)

@@ -31,8 +31,8 @@ from culm.types import Buffer
 
 CREDIT, WRITE, PING, PONG, CLOSE, STOP_READ = range(6)
 INFINITE = MAX_U64  # credit without a limit; a real count never reaches it
-# Bytes of one stream in a row before the other streams get a turn. Larger packets would delay a short control message
-# behind a long payload; much smaller ones would spend more of the connection and the processor on headers.
+# Bytes of one stream in a row while others wait for a turn. Larger packets would delay a short control message behind a
+# long payload; much smaller ones would spend more of the connection and the processor on headers.
 PACKET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 17  # header, stream id of 8 bytes, number of 8 bytes
 _GLOBAL = 0x10
@@ -335,7 +335,10 @@ class Multiplexer:
         self._say_end(STOP_READ, stream_id)
 
     def data_to_send(self, limit: int = INFINITE) -> bytes:
-        """Bytes for the peer, up to about ``limit``. The streams take turns, a packet each, so that none starves."""
+        """Bytes for the peer, up to about ``limit``. The streams take turns, a packet each, so that none starves.
+
+        A stream on its own fills the rest with one packet: what is queued later goes out later in any case.
+        """
         parts: list[Buffer] = [bytes(self._packets)]
         size = len(self._packets)
         self._packets.clear()
@@ -345,7 +348,8 @@ class Multiplexer:
             stream = self.streams.get(stream_id)
             if stream is None or not stream.queued:
                 continue
-            room = min(PACKET_BYTES, stream.credit, stream.queued)
+            most = PACKET_BYTES if self._turns else max(PACKET_BYTES, limit - size)
+            room = min(most, stream.credit, stream.queued)
             if not room:
                 self._turns.append(stream_id)
                 waiting += 1

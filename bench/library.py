@@ -28,7 +28,7 @@ from culm.bamboo import Identity, lipmaa, yamf_hash
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-ROUNDS = 3
+ROUNDS = 5
 SIZE = 200  # bytes of a payload
 SINGLE = 300  # appends one by one
 PAGES = 12  # That an append changes, with its indexes: tables that it inserts into or updates.

@@ -40,7 +40,7 @@ from culm.bamboo import Identity
 from culm.store import SQLiteStore
 from culm.testing import build_log
 
-ROUNDS = 3
+ROUNDS = 5
 GOAL = 1.0  # of the rate of intervals
 LINE_BYTES = 64 * 1024 * 1024
 WINDOW = "64KiB"

@@ -21,7 +21,7 @@ from culm.testing import build_log
 
 PAYLOAD = 200
 SIZES = (10_000, 100_000)
-ROUNDS = 3
+ROUNDS = 5
 LARGE_BYTES = 24 * 1024 * 1024
 MEMORY_GOAL = 150.0  # MB
 RATE_GOAL = 1.5  # Times the bare verify rate of one core, where the start of a session hardly counts.

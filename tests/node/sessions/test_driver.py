@@ -350,9 +350,7 @@ def test_a_session_does_not_settle_before_the_peer_has_spoken() -> None:
     assert ["settle" in some for some in told] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("pause", "pieces", "sizes"), [(0.0, 32, {WRITE_BYTES}), (0.1, 8, {16 * 1024, 32 * 1024})]
-)
+@pytest.mark.parametrize(("pause", "pieces", "sizes"), [(0.0, 32, {WRITE_BYTES}), (0.1, 8, {16 * 1024, 32 * 1024})])
 def test_a_slow_link_gets_small_pieces(pause: float, pieces: int, sizes: set[int]) -> None:
     """A peer that takes long gets less at a time, so that news wait for little; a quick one gets as much as goes."""
 

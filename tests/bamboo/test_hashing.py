@@ -101,10 +101,10 @@ def test_a_fork_while_the_thread_hashes() -> None:
     class Slow:
         """Hashes the first piece no earlier than somebody forks."""
 
-        def update(self, piece: bytes) -> None:
+        def update(self, pieces: list[bytes]) -> None:
             hashing.set()
             assert forking.wait(10)
-            state.update(piece)
+            state.update(pieces)
             begun._state = state
 
     begun._state = Slow()  # type: ignore[assignment]

@@ -26,6 +26,7 @@ from culm.intervals.proofs import Dispute, doubtful, next_dispute
 from culm.intervals.stream import Position, Stream, expected_hashes, stream_of
 from culm.ranges.runs import Runs
 from culm.transfer import Held, HeldLog, Kept, Pages, Source
+from culm.types import Buffer
 
 _PIECE = 64 * 1024  # Stores keep large payloads in pieces of this size, so data that ends with one is cheapest to read.
 _TAG = bytes((PLAIN.lead,))
@@ -42,7 +43,7 @@ _ENDED = End(Reason.OTHER, grants=True)
 class Data(NamedTuple):
     """Item data, and how many entries are complete with it."""
 
-    data: bytes
+    data: Buffer
     entries: int
 
 
@@ -377,7 +378,7 @@ class TheirRequest(Progress):
     def _data(self, view: View, room: int) -> Data | End | None:
         """As much data as there is room for. The next byte passes a payload that has no bytes left."""
         source, stream = view.source, view.horizon.stream
-        pieces: list[bytes] = []
+        pieces: list[Buffer] = []
         behind = Position(self.index, self.offset)  # where all the data so far has come to
         available = 0
         while room > 0 and self.index < stream.total and not self.lazy:
@@ -388,7 +389,7 @@ class TheirRequest(Progress):
                 self._is_drained = available <= 0 and not (self._branch or self._doubtful or self._is_log_over)
                 break
             before = self.index
-            piece: bytes | End = self._run(source, stream, room, available)
+            piece: Buffer | End = self._run(source, stream, room, available)
             if not piece:
                 piece = self._next_piece(source, stream, room, may_wait=bool(pieces))
             if isinstance(piece, End):
@@ -406,7 +407,7 @@ class TheirRequest(Progress):
         if not (self.is_at_end or self.lazy):
             self.index, self.offset = behind
         entries, self._entries = self._entries, 0
-        return Data(b"".join(pieces), entries) if pieces or self.index > behind.at else None
+        return Data(_joined(pieces), entries) if pieces or self.index > behind.at else None
 
     def _is_confirmable(self, stream: Stream) -> bool:
         if not self.exchanged.received:
@@ -425,7 +426,7 @@ class TheirRequest(Progress):
                 return 1 if kept is not None and kept.payload_held > self.offset else 0
         return count
 
-    def _next_piece(self, source: Source, stream: Stream, room: int, *, may_wait: bool) -> bytes | End:
+    def _next_piece(self, source: Source, stream: Stream, room: int, *, may_wait: bool) -> Buffer | End:
         """At most ``room`` bytes of the next item; none if the store has it no longer, or if they had better wait."""
         seq, is_payload = stream.item(self.index)
         kept = self._kept(source, seq)
@@ -518,7 +519,7 @@ class TheirRequest(Progress):
         stops = self.switch is not None and self.switch == (self.index, 0)
         return is_next and not stops and self.request.fits(0)
 
-    def _payload(self, source: Source, kept: Kept, room: int, *, may_wait: bool) -> bytes:
+    def _payload(self, source: Source, kept: Kept, room: int, *, may_wait: bool) -> Buffer:
         end = kept.entry.size
         if self.switch is not None and self.switch.at == self.index:
             end = min(end, self.switch.offset)
@@ -529,7 +530,7 @@ class TheirRequest(Progress):
                 return b""
             wanted = whole if whole > 0 else wanted
         if kept.small is not None:
-            piece = kept.small[self.offset : self.offset + wanted]
+            piece: Buffer = kept.small[self.offset : self.offset + wanted]
         else:
             piece = source.payload(kept, self.offset, wanted) if wanted else b""
         self.offset += len(piece)
@@ -546,3 +547,8 @@ class TheirRequest(Progress):
         if entry.is_end and self.stream is not None and self.stream.ascending:
             self._is_log_over = True
         self._pages.drop(entry.seq)
+
+
+def _joined(pieces: list[Buffer]) -> Buffer:
+    """Pieces as one. A single one, which most of a large payload comes in, is not copied."""
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

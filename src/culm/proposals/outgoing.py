@@ -267,7 +267,7 @@ class Outgoing:
         if wanted <= 0:
             return None
         small = kept.small
-        body = source.payload(kept, offset, wanted) if small is None else small[offset : offset + wanted]
+        body = bytes(source.payload(kept, offset, wanted)) if small is None else small[offset : offset + wanted]
         if not body:  # the payload was forgotten since the page was read
             self._pages.clear()
             return None

@@ -31,7 +31,7 @@ from culm.store.rows import (
 )
 from culm.store.schema import IS_COMPLETE, IS_VERIFIED, OF_LOG, PayloadState, State, from_sql, log_key, to_sql
 from culm.store.values import Sendable, StoredEntry
-from culm.types import Log
+from culm.types import Buffer, Log
 
 _PAGE = 500  # rows of one snapshot: milliseconds, so that no reader holds up the folding of the WAL file
 SMALL_BYTES = 4096  # payloads up to this size are read together with their entries, which saves a query for each
@@ -220,6 +220,10 @@ class EntryQueries:
 
         ``PayloadDamaged`` if the payload is complete and these bytes are wrong.
         """
+        return bytes(self.payload_view(entry_id, offset, size))
+
+    def payload_view(self, entry_id: int, offset: int, size: int) -> Buffer:
+        """``payload_slice`` without a copy, where the bytes are in memory as a part of more."""
         return checked.read_part(self._database, entry_id, offset, size)
 
     def payloads_to_check(self, after: int, limit: int, *, without_sums: bool = False) -> list[StoredEntry]:

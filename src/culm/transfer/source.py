@@ -12,7 +12,7 @@ because payloads may have come or gone.
 from typing import NamedTuple, Protocol
 
 from culm.bamboo import Entry, ForkProof
-from culm.types import Log, Run
+from culm.types import Buffer, Log, Run
 
 PAGE_ENTRIES = 128  # Many enough that reading them costs little for each, few enough that hundreds of readers may wait.
 
@@ -68,7 +68,7 @@ class Source(Protocol):
     def page(self, log: Log, seq: int, *, ascending: bool, limit: int) -> list[Kept]:
         """The first ``limit`` verified entries from ``seq`` on, in either direction."""
 
-    def payload(self, kept: Kept, offset: int, size: int) -> bytes:
+    def payload(self, kept: Kept, offset: int, size: int) -> Buffer:
         """Some bytes of a payload from ``offset`` on, at most ``size``; ``b""`` only if the store has none there."""
 
     def misfit(

@@ -27,7 +27,7 @@ from culm.node.interests.quotas import ENTRY_BYTES
 from culm.store import ReadableStore, SQLiteStore, StoredEntry
 from culm.store.lookup import Lookup
 from culm.transfer import Kept
-from culm.types import Log, Run
+from culm.types import Buffer, Log, Run
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -140,10 +140,10 @@ class StoreSource:
         with self._lock:
             return self._store.lookup(log).page(seq, ascending=ascending, limit=limit)
 
-    def payload(self, kept: Kept, offset: int, size: int) -> bytes:
+    def payload(self, kept: Kept, offset: int, size: int) -> Buffer:
         """Up to ``size`` bytes of a payload, from byte ``offset`` on."""
         with self._lock:
-            return self._store.payload_slice(kept.handle, offset, size)
+            return self._store.payload_view(kept.handle, offset, size)
 
     def misfit(
         self, log: Log, low: int, high: int, least: int | None, greatest: int | None, *, ascending: bool

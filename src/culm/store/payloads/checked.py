@@ -45,6 +45,7 @@ from culm.store.payloads.pieces import (
 )
 from culm.store.rows import BYTES, COUNT, PAYLOAD_STATE, ROW, entry_of
 from culm.store.schema import PayloadState
+from culm.types import Buffer
 
 _KEPT = 8  # Stretches in memory, each of up to 1 MiB: enough for so many readers at a time to read each byte once.
 
@@ -60,7 +61,7 @@ def read_checked(database: Database, entry_id: int, entry: Entry, offset: int = 
         return
     while piece := read_part(database, entry_id, offset, PIECE_BYTES):
         offset += len(piece)
-        yield piece
+        yield bytes(piece)
     if offset < entry.size:
         raise _gone(database, entry)
 
@@ -89,8 +90,10 @@ def read_rest(database: Database, entry_id: int, entry: Entry, start: bytes) -> 
         yield last
 
 
-def read_part(database: Database, entry_id: int, offset: int, size: int) -> bytes:
+def read_part(database: Database, entry_id: int, offset: int, size: int) -> Buffer:
     """At most ``size`` bytes held of an entry's payload from ``offset`` on; none only if there are none.
+
+    They are not copied out of a stretch that was compared, because most are only copied on into a message.
 
     ``PayloadDamaged`` if the payload is complete and these bytes are wrong. The bytes of a payload that is still coming
     are not compared, because only all of them together have a hash.
@@ -100,12 +103,12 @@ def read_part(database: Database, entry_id: int, offset: int, size: int) -> byte
     if not rows or rows[0][1] != PayloadState.COMPLETE:
         return read_slice(database, entry_id, offset, size) if rows else b""
     entry = entry_of(rows[0][0])
-    parts: list[bytes] = []
+    parts: list[Buffer] = []
     end = min(offset + size, entry.size)
     while offset < end:
         number, start = divmod(offset, SUMMED_BYTES)
         stretch = _stretch(database, entry_id, entry, number)
-        part = stretch[start : start + end - offset]
+        part = memoryview(stretch)[start : start + end - offset]
         if not part:  # the payload was forgotten meanwhile
             break
         parts.append(part)

@@ -55,7 +55,7 @@ def nobody_compares(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
     def wrong_payload(self: StoreSource, kept: Kept, offset: int, size: int) -> bytes:
-        data = payload(self, kept, offset, size)
+        data = bytes(payload(self, kept, offset, size))
         return changed(data) if kept.entry.seq == DAMAGED_AT and data else data
 
     def wrong_page(self: StoreSource, *arguments: Any, **named: Any) -> list[Kept]:

@@ -162,12 +162,12 @@ def test_turns() -> None:
 def test_a_stream_on_its_own_has_one_packet() -> None:
     """While no other stream has bytes, a packet is as long as what is sent at once; otherwise it is small."""
     one, _ = pair(credit=1_000_000)
-    one.write(1, bytes(300_000))
+    one.write(1, bytes(500_000))
     assert one.data_to_send(200_000) == bytes.fromhex("22 01 00030d40") + bytes(200_000)
     one.write(0, b"hi")
     sent = one.data_to_send(200_000)
     assert sent == bytes.fromhex("21 01 4000") + bytes(0x4000) + bytes.fromhex("20 00 02") + b"hi" + (
-        bytes.fromhex("22 01 000146a0") + bytes(100_000 - 0x4000)
+        bytes.fromhex("22 01 0002cd3e") + bytes(200_000 - 0x4000 - 2)
     )
 
 

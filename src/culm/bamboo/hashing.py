@@ -29,7 +29,7 @@ _PART = 1024 * 1024  # Bytes of a piece that are copied at once.
 
 
 class _Blake2b:
-    """As the core's: it takes several pieces at once."""
+    """BLAKE2b-512 where there is no core, with the methods of the core's."""
 
     def __init__(self) -> None:
         self._state = blake2b()

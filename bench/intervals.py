@@ -75,7 +75,7 @@ def run() -> list[Figure]:
     for measure in (_measure_entries, _measure_payloads):
         with tempfile.TemporaryDirectory() as folder:
             figures += measure(Path(folder), peer)
-    for other in (_measure_live, _measure_beside, _measure_slow, measure_cut):
+    for other in (_measure_live, measure_beside, _measure_slow, measure_cut):
         with tempfile.TemporaryDirectory() as folder:
             figures += other(Path(folder))
     return figures
@@ -418,19 +418,19 @@ def milliseconds(name: str, times: list[float], part: float, goal: float | None)
     return Figure(name, value * 1000, "ms", goal=None if goal is None else goal * 1000, at_least=False)
 
 
-def _with_payloads(folder: Path) -> tuple[Embedded, Identity, Identity]:
+def _with_payloads(folder: Path, scheme: str = "intervals") -> tuple[Embedded, Identity, Identity]:
     """A node with a log for news and one of large payloads; the authors of both."""
     alice, me, large = make_home(folder / "alice"), Identity(bytes(32)), Identity(bytes([1] * 32))
     append_large(alice, large, 1)
-    embedded = Embedded(alice)
+    embedded = Embedded(alice, scheme)
     embedded.append(me, 1, b"first")
     return embedded, me, large
 
 
-def _measure_beside(folder: Path) -> list[Figure]:
+def measure_beside(folder: Path, scheme: str = "intervals", goal: float | None = BESIDE_GOAL) -> list[Figure]:
     """News of one log while large payloads of another are under way, over and over."""
-    say(f"the same while {LARGE} payloads of 4 MiB are under way")
-    embedded, me, large = _with_payloads(folder)
+    say(f"news while {LARGE} payloads of 4 MiB are under way")
+    embedded, me, large = _with_payloads(folder, scheme)
     log = me.public, 1
     times: list[float] = []
     number = 0
@@ -456,10 +456,11 @@ def _measure_beside(folder: Path) -> list[Figure]:
         shutil.rmtree(part)
     embedded.close()
     times.sort()
-    name = f"live, from an append's return, beside {LARGE} payloads of 4 MiB"
+    of = "" if scheme == "intervals" else f"{scheme}, "
+    name = f"{of}live, from an append's return, beside {LARGE} payloads of 4 MiB"
     return [
         milliseconds(f"{name}, p50", times, 0.5, None),
-        milliseconds(f"{name}, p99", times, 0.99, BESIDE_GOAL),
+        milliseconds(f"{name}, p99", times, 0.99, goal),
     ]
 
 

@@ -29,6 +29,7 @@ from bench.intervals import (
     live,
     log_name,
     make_home,
+    measure_beside,
     measure_cut,
     milliseconds,
     replicate,
@@ -55,6 +56,8 @@ def run() -> list[Figure]:
     for measure in (_measure_entries, _measure_payloads, _measure_compressed, _measure_live, _measure_line):
         with tempfile.TemporaryDirectory() as folder:
             figures += measure(Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        figures += measure_beside(Path(folder), "proposals", goal=None)
     with tempfile.TemporaryDirectory() as folder:
         figures += measure_cut(Path(folder), "proposals")
     return figures

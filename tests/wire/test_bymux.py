@@ -356,3 +356,15 @@ def test_credit_has_a_least_and_a_most() -> None:
     assert mux.streams[1].granted == 5
     mux.grant(1, INFINITE - 6)
     assert mux.streams[1].granted == INFINITE - 1
+
+
+def test_what_the_peer_has_left() -> None:
+    """Credit that it has not used, and the rest of what it is just writing; None of a stream that is not read."""
+    _, other = pair(credit=100)
+    assert other.left(1) == 100
+    received(other, bytes.fromhex("20 01 28") + bytes(15))
+    assert other.left(1) == 60 + 25
+    received(other, bytes(25))
+    assert other.left(1) == 60
+    other.stop_read(1)
+    assert other.left(1) is other.left(9) is None

@@ -7,10 +7,7 @@ changes, so that a response of a thousand messages names its request once.
 of item data: a window that shrinks with each eager message and is refilled when the owner has dealt with the data.
 So a peer can never make us hold more than a window, however fast it sends. A peer may grant more requests than anybody
 needs, and each that is open takes memory on our side. So we use no more of its credit than ``most_open`` allows.
-
-*How large is the window?* Whatever is in flight is in front of the news that come up. A large payload alone is fastest
-with much in flight, and news beside one are soonest with little. So the window is short when news have come while a
-payload was under way, and grows with the bytes of payloads that come without any.
+How large the window is, ``culm.transfer.window`` says.
 """
 
 from culm.bamboo import MAX_U64, Entry, PayloadHasher
@@ -24,12 +21,7 @@ from culm.intervals.progress import Course
 from culm.intervals.proofs import check_full, check_partial
 from culm.intervals.requester import OurRequest
 from culm.intervals.states import OurEvent, Ours
-from culm.transfer import Source
-
-_SHORT_WINDOW = 256 * 1024  # While news come beside a payload: enough that parsing and storing overlap.
-_CALM_TIMES = 8  # So many bytes of payloads in a row come without such news for each byte of the window.
-_FIRST_CALM = 8 * 1024 * 1024  # As if so many had come before the first.
-_NEWS_BYTES = 32 * 1024  # Fewer, in the middle of another request's payload, are news.
+from culm.transfer import Source, Window
 
 
 class OurSide:
@@ -59,10 +51,7 @@ class OurSide:
         self._source = source
         self._outbox = outbox
         self._histories = histories
-        self._most_window = most_window
-        self._calm = _FIRST_CALM
-        self._in_payload: int | None = None  # the request whose payload has begun and goes on
-        self._is_short = False  # the eager message that was read last
+        self._sizing = Window(most_window)
         self.active = 0
         self.body = 0
 
@@ -128,13 +117,8 @@ class OurSide:
         return ours
 
     def refill(self) -> None:
-        """Grant the peer a whole window again.
-
-        Not before half of it is used up, because small grants cost more bytes and wake-ups than they are worth.
-        """
-        full = min(self._most_window, max(_SHORT_WINDOW, self._calm // _CALM_TIMES))
-        amount = full - self.window
-        if amount * 2 >= full:
+        """Let the peer send a whole window again."""
+        if amount := self._sizing.grant(self.window):
             self.window += amount
             self._outbox.send(ResponseCredit(amount))
 
@@ -197,7 +181,7 @@ class OurSide:
         ours = self._progressing(message.start)
         ours.check_eager()
         self.window -= message.count
-        self._is_short = message.count < _NEWS_BYTES
+        self._sizing.begin_turn(in_payload=bool(ours.payload_left))
         self.body = message.count
         if not message.count:
             self.take_body(memoryview(b""))
@@ -207,21 +191,13 @@ class OurSide:
         ours = self.requests[self.active]
         ours.take(data, self._outbox.events)
         self.body -= len(data)
-        self._watch_for_news(ours, len(data))
+        self._sizing.took(self.active, len(data), goes_on=bool(ours.payload_left))
+        if not (self.body or ours.awaits_payload):
+            self._sizing.end_turn(self.active)
         if ours.is_at_end:
             if self.body:
                 raise RemoteProtocolError("the peer sent bytes beyond the end of the interval")
             self._over(ours, None)
-
-    def _watch_for_news(self, ours: OurRequest, size: int) -> None:
-        """See whether bytes were of a payload, or a short answer has come whole while that of another is under way."""
-        if ours.payload_left:
-            self._in_payload = self.active
-            self._calm += size
-        elif self._in_payload == self.active:
-            self._in_payload = None
-        elif self._in_payload is not None and self._is_short and not (self.body or ours.awaits_payload):
-            self._calm = 0
 
     def take_lazy(self, message: Lazy) -> None:
         """Items are announced or confirmed."""
@@ -245,8 +221,7 @@ class OurSide:
     def _over(self, ours: OurRequest, reason: Reason | None, proof: tuple[Entry, ...] = ()) -> None:
         request_id = ours.request.id
         ours.abandon_part()
-        if self._in_payload == request_id:
-            self._in_payload = None
+        self._sizing.over(request_id)
         del self.requests[request_id]
         self._outbox.events.append(Ended(request_id, reason, ours.index, ours.next_seq, proof))
         if ours.succession is not None:

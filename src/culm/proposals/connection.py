@@ -44,8 +44,6 @@ class Connection(UntimedConnection[Event]):
         self._head: bytearray | None = bytearray()  # of the peer's setup, until it is read
         self._setup_sent = False
         self._rests = self._peer_rests = False  # That a side has nothing more to send is to be said, or to be told.
-        self._data_in = 0  # bytes that came on the data channel
-        self._consumed = 0  # those of them that the peer has credit for again
 
     @property
     def is_over(self) -> bool:
@@ -93,7 +91,6 @@ class Connection(UntimedConnection[Event]):
                     failure = self._control_fault(piece, events) or failure
                 case Received(_, piece):
                     self._peer_rests = False
-                    self._data_in += len(piece)
                     events += self.endpoint.receive_data(piece)
                 case Asked(stream) if stream == DATA:
                     self._peer_rests = True
@@ -115,10 +112,10 @@ class Connection(UntimedConnection[Event]):
         return None
 
     def refill(self) -> None:
-        """Everything that was received is dealt with: let the peer send as much again."""
-        dealt_with = self._data_in - self.endpoint.receiver.unread
-        self._mux.consumed(DATA, dealt_with - self._consumed)
-        self._consumed = dealt_with
+        """Everything that was received is dealt with: let the peer send a whole window again."""
+        left, receiver = self._mux.left(DATA), self.endpoint.receiver
+        if left is not None and (amount := receiver.window.grant(left + receiver.unread)):
+            self._mux.grant(DATA, amount)
 
     def keep_alive(self) -> None:
         """Queue a ping, whose answer ``answers`` counts, on anything that the peer has not ended yet."""
@@ -137,16 +134,20 @@ class Connection(UntimedConnection[Event]):
     def close(self) -> None:
         """End both channels, once everything was sent."""
         if not self.is_closing:
-            self.is_closing = True
             for stream in (DATA, CONTROL):
                 if stream in self._mux.streams:
-                    self._mux.write(stream, self._data_of(stream))
+                    self._write(stream)
                     self._mux.close(stream)
                 if stream in self._mux.streams:
                     self._mux.stop_read(stream)
+            self.is_closing = True
 
-    def _data_of(self, stream: int) -> bytes:
-        return self.endpoint.control_to_send() if stream == CONTROL else self.endpoint.data_to_send()
+    def _write(self, stream: int) -> None:
+        """Hand what waits for a stream to bymux; once the end has begun it is dropped."""
+        endpoint = self.endpoint
+        pieces = [endpoint.control_to_send()] if stream == CONTROL else endpoint.register.data_to_send()
+        for piece in () if self.is_closing else filter(None, pieces):
+            self._mux.write(stream, piece)
 
     def respond(self, limit: int) -> bool:
         """Write items, as far as the peer takes them now; whether there may be more at once."""
@@ -156,9 +157,7 @@ class Connection(UntimedConnection[Event]):
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:
         """Take about ``limit`` bytes for the peer, as far as its credit allows."""
         for stream in (CONTROL, DATA):
-            data = self._data_of(stream)
-            if data and not self.is_closing:
-                self._mux.write(stream, data)
+            self._write(stream)
         out = self._mux.data_to_send(limit)
         if self._rests and self._mux.may_ping(DATA) and not any(map(self._mux.queued, (CONTROL, DATA))):
             self._rests = False
@@ -166,6 +165,6 @@ class Connection(UntimedConnection[Event]):
             out += self._mux.data_to_send(limit)
         if not self._setup_sent:
             self._setup_sent = True
-            self._mux.grant(DATA, self.endpoint.limits.window)
+            self.refill()
             return self.endpoint.setup.encode() + out + self._mux.data_to_send(limit)
         return out

@@ -359,7 +359,7 @@ class Endpoint:
 
     def data_to_send(self) -> bytes:
         """Bytes for the data channel."""
-        return self.register.data_to_send()
+        return b"".join(self.register.data_to_send())
 
     def go_on(self) -> list[Event]:
         """Go on with data that ``receive_data`` has left for later (``Receiver.is_held``), after its events."""

@@ -26,7 +26,7 @@ class Exchange(Scope):
         super().__init__(proposal, is_ours=is_ours, begun=begun)
         self.said = Said.NOTHING
         self.incoming = Incoming(self, limits)
-        self.outgoing = Outgoing(self, self.incoming, limits.chunk)
+        self.outgoing = Outgoing(self, self.incoming)
 
     # -- life --------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from culm.proposals.data import METADATA, RAW, Apology, DataMessage, Metadata, N
 from culm.proposals.incoming import Incoming
 from culm.proposals.scope import Scope
 from culm.transfer import PAGE_ENTRIES, Kept, Pages, Source
+from culm.types import Buffer
 
 _METADATA, _RAW = bytes((METADATA,)), bytes((RAW,))
 _NOTICES = 4096  # The most items for one notice, so that looking them up takes a bounded time.
@@ -27,21 +28,17 @@ class Step(NamedTuple):
     messages: tuple[DataMessage, ...]
     item: int
     offset: int = 0
-    body: bytes = b""
+    body: Buffer = b""
     entry: int = 0
 
 
 class Outgoing:
-    """Moves our cursor along a proposal, past what the peer has sent itself (``incoming``).
+    """Moves our cursor along a proposal, past what the peer has sent itself (``incoming``)."""
 
-    ``chunk``: bytes of a payload that are sent at once.
-    """
-
-    def __init__(self, scope: Scope, incoming: Incoming, chunk: int) -> None:
+    def __init__(self, scope: Scope, incoming: Incoming) -> None:
         self._scope = scope
         self._at = scope.cursor
         self._incoming = incoming
-        self._chunk = chunk
         self._pages = Pages(scope.proposal.log)
         self._apologised = -1
         self._began = -1  # the item whose bytes were sent last
@@ -65,12 +62,14 @@ class Outgoing:
         """Whether anything was sent."""
         return self._at.highest != (0, self._scope.proposal.offset or 0)
 
+    def _is_shown(self, seq: int, source: Source) -> bool:
+        """Whether an entry is held, and may be shown to this peer."""
+        return source.held(self._scope.proposal.log).entries_around(seq) is not None
+
     def _kept(self, seq: int, source: Source) -> Kept | None:
         kept = self._pages.get(seq)
-        if kept is None:
-            log, is_sparse = self._scope.proposal.log, self._scope.sequence.path is not None
-            if source.held(log).entries_around(seq) is None:  # not held, or not to be shown to this peer
-                return None
+        if kept is None and self._is_shown(seq, source):
+            is_sparse = self._scope.sequence.path is not None
             kept = self._pages.read_anew(source, seq, limit=1 if is_sparse else PAGE_ENTRIES)
         if kept is not None and self._incoming.contradicts(kept.entry):
             return None  # The log is forked. That comes to light when the entries that came are stored.
@@ -111,10 +110,15 @@ class Outgoing:
         if not self._is_plain or index >= end or (item := sequence.item(index)).is_payload:
             return b"", 0
         seq = item.seq
+        if not self._is_shown(seq, source):  # Once for all of them, because it costs as much as reading a few.
+            return b"", 0
         is_behind_sent = seq - 1 in at.sent
+        has_hashes, pages = self._incoming.has_hashes, self._pages
         while room > 0 and index < end:
-            kept = self._kept(seq, source)
-            if kept is None or kept.small is None or kept.entry.is_end or len(kept.small) > min(room, self._chunk):
+            kept = pages.read(source, seq)
+            if kept is None or kept.small is None or kept.entry.is_end or len(kept.small) > room:
+                break
+            if has_hashes and self._incoming.contradicts(kept.entry):
                 break
             entry, size = kept.entry, encode_varu64(kept.entry.size)
             backlink = b"" if is_behind_sent or not has_lipmaalink(seq) else entry.backlink or b""
@@ -263,11 +267,11 @@ class Outgoing:
             offset = incoming.offset
         if offset == size:
             return Step((*messages, Raw(0)), index + 1)
-        wanted = min(room, self._chunk, held - offset)
+        wanted = min(room, held - offset)
         if wanted <= 0:
             return None
         small = kept.small
-        body = bytes(source.payload(kept, offset, wanted)) if small is None else small[offset : offset + wanted]
+        body = source.payload(kept, offset, wanted) if small is None else small[offset : offset + wanted]
         if not body:  # the payload was forgotten since the page was read
             self._pages.clear()
             return None

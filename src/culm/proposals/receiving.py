@@ -29,7 +29,7 @@ from culm.proposals.sending import Sender
 from culm.proposals.setup import Setup
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
-from culm.transfer import Source
+from culm.transfer import Source, Window
 from culm.types import Buffer, Log
 
 _MANY = 16  # Entries taken in one step from which on it pays to try again at once behind what stopped it.
@@ -50,6 +50,7 @@ class Receiver:
         self._is_waiting = False  # for a confirmation that data has overtaken
         self._buffer = b""
         self._read = 0  # bytes that were read, to say where a fault is
+        self.window = Window(limits.window)
         self._bodies = Bodies(limits.window)
         self._body_of: Exchange | None = None  # None: bytes that come are only read
         # By log: we hold no entry from the first number to before the second, as of this piece of data. To ask the
@@ -91,6 +92,7 @@ class Receiver:
 
     def leave(self, exchange: Exchange) -> None:
         """A proposal of ours was never made: nothing can come of it."""
+        self.window.over(exchange.id)
         if self._current is exchange:
             self._current = None
 
@@ -156,6 +158,7 @@ class Receiver:
     def _take_many(self, exchange: Exchange, numbers: range, data: memoryview) -> tuple[int, int]:
         """Take entries and their payloads as ``_take_one`` would; how many, and of how many bytes."""
         items, size = exchange.incoming.take_plain(numbers, data, self._events)
+        self.window.took(exchange.id, size, goes_on=False)
         self._sender.end_if_finished(exchange)
         return items, size
 
@@ -189,6 +192,8 @@ class Receiver:
 
     def _switch(self, proposal_id: int) -> None:
         exchange = self._register.living.get(proposal_id)
+        if self._current is not None:
+            self.window.end_turn(self._current.id)
         self._current, self._is_lost = None, False
         if proposal_id in self._register.owed:
             self._is_lost = True
@@ -201,6 +206,7 @@ class Receiver:
             )
         else:
             self._current = exchange
+            self.window.begin_turn(in_payload=exchange.incoming.payload_left > 0)
 
     def _take_marker(self, proposal_id: int) -> None:
         exchange = self._register.living.get(proposal_id)
@@ -287,5 +293,6 @@ class Receiver:
         for piece in pieces:
             if exchange is not None:
                 exchange.incoming.body(piece, self._events, greedy=self._greedy)
+                self.window.took(exchange.id, len(piece), goes_on=exchange.incoming.payload_left > 0)
         if exchange is not None:
             self._sender.end_if_finished(exchange)

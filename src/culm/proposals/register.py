@@ -9,6 +9,8 @@ credit, because the peer could otherwise make us remember as many ids as it can 
 Specification: docs/specs/proposals.md, "Ids and credit", "Overlapping proposals", "Markers".
 """
 
+from itertools import groupby
+
 from culm.errors import RemoteProtocolError
 from culm.proposals.control import push_control
 from culm.proposals.data import Marker, push_data
@@ -17,6 +19,9 @@ from culm.proposals.exchange import Exchange
 from culm.proposals.messages import Cancel, ControlMessage, Grant
 from culm.proposals.states import Event as Step
 from culm.proposals.states import Said
+from culm.types import Buffer
+
+_LARGE = 32 * 1024  # Bytes of a piece that are not copied to be one with others.
 
 
 class Register:
@@ -40,7 +45,7 @@ class Register:
         self._to_grant = most
         self._forgiven = 0  # of proposals that fell: the peer may count on their credit
         self._control = bytearray()
-        self._data: list[bytes] = []
+        self._data: list[Buffer] = []
         self._grant()
 
     # -- what is said ------------------------------------------------------------------------------------------
@@ -49,7 +54,7 @@ class Register:
         """Queue a message for the control channel."""
         self._control += push_control(message)
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: Buffer) -> None:
         """Queue bytes for the data channel."""
         self._data.append(data)
         self.pending += len(data)
@@ -60,9 +65,12 @@ class Register:
         self._control.clear()
         return data
 
-    def data_to_send(self) -> bytes:
-        """Take the bytes for the data channel."""
-        data = b"".join(self._data)
+    def data_to_send(self) -> list[Buffer]:
+        """Take the bytes for the data channel: the small ones joined, the large ones not, as that copies them."""
+        data: list[Buffer] = []
+        for is_large, group in groupby(self._data, lambda piece: len(piece) >= _LARGE):
+            pieces = list(group)
+            data += pieces if is_large else [b"".join(pieces)]
         self._data.clear()
         self.pending = 0
         return data

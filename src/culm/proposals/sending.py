@@ -17,7 +17,7 @@ from culm.proposals.register import Register
 from culm.proposals.setup import Setup
 from culm.proposals.states import Said
 from culm.transfer import Source
-from culm.types import Log
+from culm.types import Buffer, Log
 from culm.wire.compression import new_encoder
 from culm.wire.lzfoo import Encoder
 
@@ -71,7 +71,7 @@ class Sender:
         while self.turns and self._register.pending < limit:
             exchange = self._register.living.get(self.turns.popleft())
             if exchange is not None and exchange.may_send:
-                most = min(limit, self._register.pending + self._limits.chunk)
+                most = min(limit, self._register.pending + self._limits.chunk) if self.turns else limit
                 self._send_some(exchange, most, greedy=self._agreed.sends_greedily)
         return bool(self.turns)
 
@@ -151,7 +151,7 @@ class Sender:
             return None
         return fork_up_to(exchange.proposal, MAX_U64 if exchange.end is None else exchange.end, self._source)
 
-    def _put_body(self, message: Raw, body: bytes) -> None:
+    def _put_body(self, message: Raw, body: Buffer) -> None:
         encoded = None
         if self._encoder is not None and len(body) >= _LEAST_COMPRESSED:
             encoded = self._encoder.encode_if_smaller(body)

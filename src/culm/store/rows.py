@@ -29,7 +29,6 @@ Row = tuple[Any, ...]
 _PAGE = 500  # rows checked at once, so that a long answer is never in memory as a whole
 _FEW = 4  # rows up to which checking value by value is faster than column by column
 _TOGETHER = 16  # Rows inserted by one statement; more gain little.
-_PREFIX = len(YAMF_PREFIX)
 _MOST_SHOWN = 40  # characters of a damaged value that a message shows
 
 
@@ -231,7 +230,7 @@ def entries_of(rows: Sequence[tuple[bytes, bytes, int]]) -> list[Entry]:
     """``entry_of`` for many rows: encoded entry, digest, number of the row."""
     with suppress(InvalidEntry):
         entries = entries_apart([encoded for encoded, _, _ in rows])
-        if all(entry.hash[_PREFIX:] == digest for entry, (_, digest, _) in zip(entries, rows, strict=True)):
+        if [entry.hash for entry in entries] == [YAMF_PREFIX + digest for _, digest, _ in rows]:
             return entries
     return [entry_of(*row) for row in rows]  # One of them raises the error.
 

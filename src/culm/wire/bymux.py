@@ -16,9 +16,9 @@ connection as a whole has the same pair, about creating streams. Culm's protocol
 here neither side creates any: a peer that does so breaks the protocol.
 
 ``Multiplexer`` is one end. It does no I/O: bytes from the peer go in by ``receive``, bytes for it come out of
-``data_to_send``. The reader of a stream reports by ``consumed`` how many of the bytes it has processed. Their credit
-goes back in few large packets: when it is at least a sixteenth of what the peer may still have left. It must not be
-much more, because the peer stands still while its credit is on the way.
+``data_to_send``. The reader of a stream gives credit by ``grant``, or reports by ``consumed`` how many of the bytes it
+has processed. Then their credit goes back in few large packets: when it is at least a sixteenth of what the peer may
+still have left. It must not be much more, because the peer stands still while its credit is on the way.
 """
 
 from collections import deque
@@ -311,6 +311,13 @@ class Multiplexer:
         if stream.to_grant * _TIMES >= max(1, stream.granted):
             self.grant(stream_id, stream.to_grant)
             stream.to_grant = 0
+
+    def left(self, stream_id: int) -> int | None:
+        """The number of bytes that the peer may still write, or is just writing; None if we read no more of it."""
+        stream = self.streams.get(stream_id)
+        if stream is None or STOP_READ in stream.sent:
+            return None
+        return stream.granted + (self._body if self._body_of == stream_id else 0)
 
     def may_ping(self, stream_id: int | None = None) -> bool:
         """Whether a ping is allowed: not once we have both closed and stopped reading, as no answer would come."""

@@ -1,0 +1,54 @@
+"""How much of a payload is under way.
+
+Specification: docs/specs/proposals.md, "Behaviour".
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from culm.proposals import Proposal
+from culm.testing import build_log
+from tests.memory import MemoryStore
+from tests.proposals.pair import Pair, Side
+
+MEBIBYTE = 1 << 20
+
+
+class Taking(Side):
+    """Stores nothing, because payloads of mebibytes in memory, piece by piece, would take most of the time."""
+
+    def put(self, *_: object) -> None:
+        """Let it go."""
+
+    _add = put
+
+
+def under_way(pair: Pair) -> int:
+    """Bytes of data that one more round brings to the taking side: the holder sends all that it has credit for."""
+    before = pair.a.received
+    pair.b.take(pair.a.output())
+    pair.a.take(pair.b.output(limit=64 * MEBIBYTE))
+    return pair.a.received - before
+
+
+@pytest.mark.slow
+def test_it_grows_until_news_come() -> None:
+    """1 MiB is under way at first, 4 MiB while one payload comes alone, and little once news came beside it."""
+    large, news = build_log(1, payload_size=60_000_000), build_log(2, seed=2)
+    holder = MemoryStore()
+    holder.put(large.entries[0], large.payloads[large.entries[0].hash])
+    pair = Pair(Taking(proactive=True), Side(proactive=False, store=holder))
+    pair.run()
+    for log in (large, news):
+        pair.a.connection.propose(Proposal(0, log.identity.public, log.log_id, 1))
+    pair.b.take(pair.a.output())
+    amounts = [under_way(pair) for _ in range(14)]
+    assert amounts[0] == pytest.approx(MEBIBYTE, rel=0.01)
+    assert max(amounts) == pytest.approx(4 * MEBIBYTE, rel=0.01)
+    for entry in news.entries:
+        pair.b.put(entry, news.payloads[entry.hash])
+    amounts = [under_way(pair) for _ in range(3)]
+    assert amounts[-1] < MEBIBYTE
+    pair.run()
+    assert len([event for event in pair.a.events if getattr(event, "complete", False)]) == 3

@@ -5,6 +5,8 @@ Specification: docs/specs/proposals.md, "Behaviour".
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from culm.proposals import Proposal
@@ -12,16 +14,21 @@ from culm.testing import build_log
 from tests.memory import MemoryStore
 from tests.proposals.pair import Pair, Side
 
+if TYPE_CHECKING:
+    from culm.bamboo import Entry
+    from culm.transfer import PayloadReceived
+
 MEBIBYTE = 1 << 20
 
 
 class Taking(Side):
     """Stores nothing, because payloads of mebibytes in memory, piece by piece, would take most of the time."""
 
-    def put(self, *_: object) -> None:
+    def put(self, entry: Entry, payload: bytes | None = None) -> None:
         """Let it go."""
 
-    _add = put
+    def _add(self, event: PayloadReceived) -> None:
+        pass
 
 
 def under_way(pair: Pair) -> int:

@@ -20,6 +20,8 @@ from culm.wire.bymux import INFINITE, Answered, Asked, Closed, Multiplexer, Rece
 from culm.wire.connection import UNLIMITED, UntimedConnection
 
 CONTROL, DATA = 0, 1
+_HEADS = 32  # Bytes that a piece of a payload has in front of it, at most: a switch, and how long it is.
+_FEW = 4096  # Bytes of credit from which on these are left out of account.
 
 
 class Connection(UntimedConnection[Event]):
@@ -145,13 +147,16 @@ class Connection(UntimedConnection[Event]):
     def _write(self, stream: int) -> None:
         """Hand what waits for a stream to bymux; once the end has begun it is dropped."""
         endpoint = self.endpoint
-        pieces = [endpoint.control_to_send()] if stream == CONTROL else endpoint.register.data_to_send()
-        for piece in () if self.is_closing else filter(None, pieces):
-            self._mux.write(stream, piece)
+        pieces: list[Buffer] = endpoint.register.data_to_send() if stream == DATA else [endpoint.control_to_send()]
+        for piece in pieces:
+            if piece and not self.is_closing:
+                self._mux.write(stream, piece)
 
     def respond(self, limit: int) -> bool:
         """Write items, as far as the peer takes them now; whether there may be more at once."""
         room = min(limit, self._mux.room(DATA) - self.endpoint.register.pending)
+        if room > _FEW:  # Otherwise the end of the last piece waits for credit, and goes out in a packet of its own.
+            room -= _HEADS
         return room > 0 and self.endpoint.respond(room)
 
     def data_to_send(self, limit: int = UNLIMITED) -> bytes:

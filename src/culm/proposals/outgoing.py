@@ -62,6 +62,11 @@ class Outgoing:
         """Whether anything was sent."""
         return self._at.highest != (0, self._scope.proposal.offset or 0)
 
+    @property
+    def is_in_payload(self) -> bool:
+        """Whether the beginning of a payload was sent, and the rest comes next."""
+        return self._at.offset > 0
+
     def _is_shown(self, seq: int, source: Source) -> bool:
         """Whether an entry is held, and may be shown to this peer."""
         return source.held(self._scope.proposal.log).entries_around(seq) is not None

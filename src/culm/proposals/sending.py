@@ -52,12 +52,19 @@ class Sender:
             self.turns.append(exchange.id)
 
     def wake(self, logs: Iterable[Log]) -> None:
-        """The store has changed what it holds of these logs."""
+        """The store has changed what it holds of these logs.
+
+        A proposal that had nothing left to send has the next turn: otherwise its news would wait for the rest of each
+        payload that is under way, as far as there is credit. One that still has a turn to come keeps its place.
+        """
         changed = set(logs)
         for exchange in self._register.living.values():
             if exchange.proposal.log in changed:
                 exchange.outgoing.wake()
-                self.queue(exchange)
+                if exchange.outgoing.is_in_payload:
+                    self.queue(exchange)
+                elif exchange.id not in self.turns:
+                    self.turns.appendleft(exchange.id)
 
     # -- writing -----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
-//! What `entries` finds, as columns for Python: a `bytes` for each field, numbers of 8 bytes in the machine's order.
+//! What `entries` finds, for Python: where it makes objects, the fields of each entry; else columns, a `bytes` for each
+//! field, numbers of 8 bytes in the machine's order.
 //!
-//! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`), and objects only for what
-//! it stores. An offset of -1 stands for a link that the format leaves out.
+//! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`). An offset of -1 stands for a link that the format leaves out.
 
 use crate::entries::{self, Digest64, Fields, Framing};
 use pyo3::buffer::PyBuffer;
@@ -15,6 +15,8 @@ use std::ops::Deref;
 /// As `culm.bamboo.entry.MAX_ENTRY_BYTES`: no entry is longer.
 const MOST_BYTES: usize = 322;
 const NO_LINK: u64 = u64::MAX;
+/// Entries up to which the interpreter's lock is kept.
+const FEW: usize = 8;
 
 /// What Python gives as data, so that it cannot change while the interpreter goes on: others may write into a buffer that
 /// is no `bytes`, so that is copied.
@@ -81,21 +83,62 @@ impl Columns {
     }
 }
 
-/// The entries from the beginning of `data` on, each followed by its payload, up to the first that is not whole.
-///
-/// Columns as `entries_at` gives them, and the digests of the entries (64 bytes each).
+/// What Python makes an entry of: its bytes, author, log id, number, links, size and YAMF-hash.
+type Row<'py> = Bound<'py, PyTuple>;
+
+fn row<'py>(
+    encoded: Bound<'py, PyBytes>,
+    author: &mut Option<Bound<'py, PyBytes>>,
+    fields: &Fields,
+    digest: &Digest64,
+) -> PyResult<Row<'py>> {
+    let (py, data) = (encoded.py(), encoded.as_bytes());
+    let own = &data[1..entries::LOG_AT];
+    // Neighbours mostly have one author, so they share it.
+    let author = match author {
+        Some(before) if before.as_bytes() == own => before.clone(),
+        _ => author.insert(PyBytes::new(py, own)).clone(),
+    };
+    let link = |at: Option<usize>| at.map(|at| PyBytes::new(py, &data[at - entries::YAMF_PREFIX.len()..at + 64]));
+    let (lipmaalink, backlink) = (link(fields.lipmaalink), link(fields.backlink));
+    let hash = PyBytes::new(py, &[&entries::YAMF_PREFIX, &digest[..]].concat());
+    (encoded.clone(), author, fields.log_id, fields.seq, lipmaalink, backlink, fields.size, hash).into_pyobject(py)
+}
+
+/// The entries from the beginning of `data` on, each followed by its payload, up to the first that is not whole; and
+/// where each begins.
 #[pyfunction]
-pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyBytes>)> {
-    let (columns, digests) = py.detach(|| {
-        let (mut columns, mut found) = (Columns::default(), Vec::new());
-        for (start, fields) in entries::followed(data) {
-            let end = start + fields.length;
-            columns.push(start, end, Some(fields));
-            found.push(&data[start..end]);
-        }
-        (columns, entries::digests(found).concat())
+pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Vec<(usize, Row<'py>)>> {
+    let (found, digests) = py.detach(|| {
+        let found: Vec<_> = entries::followed(data).collect();
+        let digests = entries::digests(found.iter().map(|(start, fields)| &data[*start..start + fields.length]));
+        (found, digests)
     });
-    Ok((columns.into_python(py)?, PyBytes::new(py, &digests)))
+    let mut author = None;
+    let rows = found.iter().zip(&digests).map(|((start, fields), digest)| {
+        let encoded = PyBytes::new(py, &data[*start..start + fields.length]);
+        Ok((*start, row(encoded, &mut author, fields, digest)?))
+    });
+    rows.collect()
+}
+
+/// The entries of these bytes, each for itself; None if one is no entry.
+#[pyfunction]
+pub fn entries_apart<'py>(py: Python<'py>, encoded: Vec<PyBackedBytes>) -> PyResult<Option<Vec<Row<'py>>>> {
+    let look = || {
+        let whole = |record: &PyBackedBytes| entries::pull(record).filter(|fields| fields.length == record.len());
+        let fields = encoded.iter().map(whole).collect::<Option<Vec<_>>>()?;
+        Some((fields, entries::digests(encoded.iter().map(|record| &record[..]))))
+    };
+    // Letting go of the interpreter's lock takes longer than a few entries.
+    let Some((fields, digests)) = (if encoded.len() > FEW { py.detach(look) } else { look() }) else {
+        return Ok(None);
+    };
+    let mut author = None;
+    let rows = encoded.into_iter().zip(&fields).zip(&digests).map(|((record, fields), digest)| {
+        row(record.into_pyobject(py)?.cast_into()?, &mut author, fields, digest)
+    });
+    rows.collect::<PyResult<_>>().map(Some)
 }
 
 /// Entries of one log that are sent without what their reader knows, each with its payload behind it.
@@ -184,6 +227,7 @@ pub fn places(starts: &[u8], ends: &[u8]) -> PyResult<Vec<(usize, usize)>> {
 /// Put the functions of this file into the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(entries_followed, module)?)?;
+    module.add_function(wrap_pyfunction!(entries_apart, module)?)?;
     module.add_function(wrap_pyfunction!(entries_linked, module)?)?;
     module.add_function(wrap_pyfunction!(entries_at, module)?)?;
     module.add_function(wrap_pyfunction!(digests, module)?)

@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// Where an entry has its log id: behind the tag and the author.
-const LOG_AT: usize = 33;
+pub const LOG_AT: usize = 33;
 const MOST_TAG: u8 = 1;
 const SIGNATURE_BYTES: usize = 64;
 /// Payloads hashed together. If the first is wrong, the others were hashed in vain; more would let a peer exploit that.
 const TOGETHER: usize = 4;
-const YAMF_PREFIX: [u8; 2] = [0x00, 0x40];
+pub const YAMF_PREFIX: [u8; 2] = [0x00, 0x40];
 pub const DIGEST_BYTES: usize = 64;
 pub type Digest64 = [u8; DIGEST_BYTES];
 /// First bytes of a VarU64 up to here are the number itself; greater ones say how many bytes follow.

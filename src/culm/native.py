@@ -9,7 +9,11 @@ import os
 from importlib import import_module
 from typing import Protocol
 
-_INTERFACE = 9  # Counts up when a function of the core changes its meaning.
+_INTERFACE = 10  # Counts up when a function of the core changes its meaning.
+
+
+Row = tuple[bytes, bytes, int, int, bytes | None, bytes | None, int, bytes]
+"""The bytes of an entry, its author, log id, number, lipmaalink, backlink and size, and its YAMF-hash."""
 
 
 class Core(Protocol):
@@ -24,11 +28,14 @@ class Core(Protocol):
         an entry is shorter than an author and a signature; ``OSError`` if the system has no random bits.
         """
 
-    def entries_followed(self, data: bytes, /) -> tuple[tuple[bytes, ...], bytes]:
+    def entries_followed(self, data: bytes, /) -> list[tuple[int, Row]]:
         """The entries from the beginning of ``data`` on, each with its payload behind it, up to the first not whole.
 
-        Columns as ``entries_at`` gives them, and the digests of the entries: 64 bytes each, without the YAMF prefix.
+        For each, where it begins, and what ``culm.bamboo.Entry`` is made of.
         """
+
+    def entries_apart(self, encoded: list[bytes], /) -> list[Row] | None:
+        """What ``culm.bamboo.Entry`` is made of, for the bytes of each entry; None if some are none."""
 
     def entries_linked(
         self,

@@ -19,11 +19,11 @@ BORDERS = sorted({number + by for width in range(9) for number in (248, 1 << 8 *
 NUMBERS = [number for number in (*BORDERS, *SPINE[1:42], *(n + 1 for n in SPINE[1:42])) if 0 < number <= MAX_U64]
 
 
-def made(log_id: int, seq: int, size: int, *, tag: int = 0) -> bytes:
+def made(log_id: int, seq: int, size: int, *, tag: int = 0, author: int = 0) -> bytes:
     """An entry of these numbers, written by hand; its hashes and its signature mean nothing."""
     lipmaalink = yamf_hash(b"lipmaa") if seq > 1 and lipmaa(seq) < seq - 1 else b""
     backlink = yamf_hash(b"back") if seq > 1 else b""
-    head = bytes([tag]) + bytes(range(32)) + encode_varu64(log_id) + encode_varu64(seq)
+    head = bytes([tag]) + bytes(range(author, author + 32)) + encode_varu64(log_id) + encode_varu64(seq)
     return head + lipmaalink + backlink + encode_varu64(size) + yamf_hash(b"payload") + bytes(range(64))
 
 
@@ -136,11 +136,13 @@ def test_the_longest_entry() -> None:
 
 
 @pytest.mark.usefixtures("_way")
-def test_entries_apart() -> None:
-    """Many entries at hand are decoded as one by one, and a bad one among them is refused in the same words."""
-    encoded = [made(7, seq, 100) for seq in range(1, 80)]
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 80])
+def test_entries_apart(count: int) -> None:
+    """Entries at hand are decoded as one by one, also of several authors; a bad one is refused in the same words."""
+    encoded = [made(7, seq, 100, author=seq // 3 % 2) for seq in range(1, count + 1)]
     assert [fields(entry) for entry in entries_apart(encoded)] == [fields(Entry.decode(one)) for one in encoded]
-    for bad in (b"", b"\x02" + encoded[5][1:], encoded[5] + b"\x00", encoded[5][:-1]):
+    good = made(7, 5, 100)
+    for bad in (b"", b"\x02" + good[1:], good + b"\x00", good[:-1]):
         with pytest.raises(EncodingError) as expected:
             Entry.decode(bad)
         with pytest.raises(EncodingError) as refused:

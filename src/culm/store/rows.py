@@ -218,7 +218,7 @@ def entry_of(encoded: bytes, digest: bytes | None = None, row: int | None = None
     """
     where = "an entry" if row is None else f"row {row} of its entries"
     try:
-        entry = Entry.decode(encoded)
+        (entry,) = entries_apart([encoded])
     except InvalidEntry as error:
         raise StoreDamaged(f"the store is damaged: the bytes of {where} cannot be read: {error}") from error
     if digest is not None and entry.hash != YAMF_PREFIX + digest:

@@ -141,11 +141,10 @@ pub fn entries_apart<'py>(py: Python<'py>, encoded: Vec<PyBackedBytes>) -> PyRes
     rows.collect::<PyResult<_>>().map(Some)
 }
 
-/// Entries of one log that are sent without what their reader knows, each with its payload behind it.
+/// Entries of one log that are sent without what their reader knows, each with its payload behind it; and where they end.
 ///
 /// `framing` is the byte in front of an entry, and the one in front of its payload. `known` has the digests (64 bytes) of
-/// earlier entries, by number; see `entries::linked`. The entries' bytes, one behind the other; their YAMF-hashes (66 bytes
-/// each); and columns of where each entry ends in the former, and of where its payload begins and ends in `data`.
+/// earlier entries, by number; see `entries::linked`.
 #[pyfunction]
 pub fn entries_linked<'py>(
     py: Python<'py>,
@@ -155,24 +154,22 @@ pub fn entries_linked<'py>(
     first: u64,
     known: Vec<(u64, PyBackedBytes)>,
     most: usize,
-) -> PyResult<Bound<'py, PyTuple>> {
+) -> PyResult<(Vec<(Row<'py>, Bound<'py, PyBytes>)>, usize)> {
     let data = Data::of(data)?;
     let known = known.into_iter().map(|(seq, digest)| Some((seq, digest.as_ref().try_into().ok()?)));
     let known = known.collect::<Option<HashMap<u64, Digest64>>>();
     let known = known.ok_or_else(|| PyValueError::new_err("a digest has 64 bytes"))?;
     let framing = Framing { lead: framing.0, mark: framing.1 };
     let found = py.detach(|| entries::linked(&data, framing, head, first, known, most));
-    let column = |numbers: &mut dyn Iterator<Item = usize>| {
-        numbers.flat_map(|number| (number as u64).to_ne_bytes()).collect::<Vec<u8>>()
-    };
-    let columns = [
-        found.encoded,
-        found.hashes,
-        column(&mut found.ends.into_iter()),
-        column(&mut found.payloads.iter().map(|payload| payload.0)),
-        column(&mut found.payloads.iter().map(|payload| payload.1)),
-    ];
-    PyTuple::new(py, columns.iter().map(|column| PyBytes::new(py, column)).collect::<Vec<_>>())
+    let (mut author, mut begin) = (None, 0);
+    let rows = found.entries.iter().map(|one| {
+        let encoded = &found.encoded[begin..one.end];
+        begin = one.end;
+        let fields = entries::pull(encoded).ok_or_else(|| PyValueError::new_err("the head is that of no entry"))?;
+        let row = row(PyBytes::new(py, encoded), &mut author, &fields, &one.digest)?;
+        Ok((row, PyBytes::new(py, &data[one.payload.clone()])))
+    });
+    Ok((rows.collect::<PyResult<_>>()?, found.entries.last().map_or(0, |last| last.payload.end)))
 }
 
 /// The fields of the records from each of `starts` to before each of `ends` (8 bytes each) in `data`.

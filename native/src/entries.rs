@@ -97,13 +97,16 @@ pub struct Framing {
 /// Entries of one log put together from what a peer sends of them.
 #[derive(Default)]
 pub struct Linked {
-    /// Their bytes, one behind the other, and where each ends.
+    /// Their bytes, one behind the other.
     pub encoded: Vec<u8>,
-    pub ends: Vec<usize>,
-    /// Their YAMF-hashes.
-    pub hashes: Vec<u8>,
-    /// Where the payload of each begins and ends in the data.
-    pub payloads: Vec<(usize, usize)>,
+    pub entries: Vec<Placed>,
+}
+
+/// Where the bytes of an entry end, its digest, and where its payload stands in the data.
+pub struct Placed {
+    pub end: usize,
+    pub digest: Digest64,
+    pub payload: Range<usize>,
 }
 
 /// Where the parts of an entry stand in what a peer sends of it.
@@ -155,14 +158,14 @@ pub fn linked(
     data: &[u8], framing: Framing, head: &[u8], first: u64, mut digests_of: HashMap<u64, Digest64>, most: usize,
 ) -> Linked {
     let (mut found, mut at) = (Linked::default(), 0);
-    while found.ends.len() < most {
-        let group: Vec<_> = sent(data, at, framing).take(TOGETHER.min(most - found.ends.len())).collect();
+    while found.entries.len() < most {
+        let group: Vec<_> = sent(data, at, framing).take(TOGETHER.min(most - found.entries.len())).collect();
         let Some(last) = group.last() else { break };
         at = last.payload.end;
         let payloads = digests(group.iter().map(|one| &data[one.payload.clone()]));
         for (one, payload) in group.iter().zip(payloads) {
             let right = payload[..] == data[one.payload_hash..one.payload_hash + DIGEST_BYTES];
-            let seq = first.max(1).checked_add(found.ends.len() as u64);
+            let seq = first.max(1).checked_add(found.entries.len() as u64);
             let Some((seq, links)) = seq.filter(|_| right).and_then(|seq| Some((seq, links(seq, &digests_of)?))) else {
                 return found;
             };
@@ -187,10 +190,7 @@ impl Linked {
         }
         self.encoded.extend(fields);
         let digest = digest(&self.encoded[begin..]);
-        self.ends.push(self.encoded.len());
-        self.hashes.extend(YAMF_PREFIX);
-        self.hashes.extend(digest);
-        self.payloads.push((payload.start, payload.end));
+        self.entries.push(Placed { end: self.encoded.len(), digest, payload: payload.clone() });
         digest
     }
 }

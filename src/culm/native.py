@@ -46,15 +46,15 @@ class Core(Protocol):
         known: list[tuple[int, bytes]],
         most: int,
         /,
-    ) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    ) -> tuple[list[tuple[Row, bytes]], int]:
         """Entries of a log from number ``first`` on, sent without what their reader knows, each with its payload.
 
         In ``data`` stand, for each: a byte, the size and the YAMF-hash of its payload, its signature, and the payload,
         perhaps with another byte and the size once more in front of it; ``framing`` has both bytes. ``head`` is the
         author and the log id, as in an entry; ``known`` are digests (64 bytes) of earlier entries, by number. Ends at
         the first entry that is not whole or begins otherwise, whose payload has another hash, or that links to an entry
-        of unknown digest; and after ``most``. Gives the bytes of the entries, one behind the other, and their
-        YAMF-hashes; where each ends in the former; where its payload begins and ends in ``data``.
+        of unknown digest; and after ``most``. Gives what ``culm.bamboo.Entry`` is made of and the payload, for each;
+        and how many bytes of ``data`` they take.
         """
 
     def entries_at(self, data: bytes | memoryview, starts: bytes, ends: bytes, /) -> tuple[bytes, ...]:

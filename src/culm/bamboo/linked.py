@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from culm import native
 from culm.bamboo.entry import Entry
-from culm.bamboo.lipmaa import links_across, lipmaa
+from culm.bamboo.lipmaa import links_across
 from culm.bamboo.varu64 import encode_varu64
-from culm.bamboo.yamf import YAMF_BYTES, YAMF_PREFIX
+from culm.bamboo.yamf import YAMF_PREFIX
 
 
 class Framing(NamedTuple):
@@ -47,24 +47,8 @@ def entries_linked(
         return [], 0
     digests = [(seq, value[_PREFIX:]) for seq, value in known.items()]
     head = log[0] + encode_varu64(log[1])
-    encoded, hashes, ends, begins, behinds = native.core.entries_linked(data, framing, head, first, digests, most)
-    author, log_id = log
-    by_number, back = dict(known), known.get(first - 1)
-    found: list[Whole] = []
-    seq, start, behind = first, 0, 0
-    for end, begin, behind in zip(_numbers(ends), _numbers(begins), _numbers(behinds), strict=True):
-        at = (seq - first) * YAMF_BYTES
-        own, whole, jump = hashes[at : at + YAMF_BYTES], encoded[start:end], lipmaa(seq)
-        link = by_number[jump] if jump < seq - 1 else None
-        payload = bytes(data[begin:behind])
-        found.append((Entry(whole, author, log_id, seq, link, back, len(payload), own), payload))
-        by_number[seq] = back = own
-        seq, start = seq + 1, end
-    return found, behind
-
-
-def _numbers(column: bytes) -> list[int]:
-    return memoryview(column).cast("Q").tolist()
+    rows, size = native.core.entries_linked(data, framing, head, first, digests, most)
+    return [(Entry(*row), payload) for row, payload in rows], size
 
 
 def links_before(seq: int) -> list[int]:

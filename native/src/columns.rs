@@ -86,23 +86,27 @@ impl Columns {
 /// What Python makes an entry of: its bytes, author, log id, number, links, size and YAMF-hash.
 type Row<'py> = Bound<'py, PyTuple>;
 
-fn row<'py>(
-    encoded: Bound<'py, PyBytes>,
-    author: &mut Option<Bound<'py, PyBytes>>,
-    fields: &Fields,
-    digest: &Digest64,
-) -> PyResult<Row<'py>> {
-    let (py, data) = (encoded.py(), encoded.as_bytes());
-    let own = &data[1..entries::LOG_AT];
-    // Neighbours mostly have one author, so they share it.
-    let author = match author {
-        Some(before) if before.as_bytes() == own => before.clone(),
-        _ => author.insert(PyBytes::new(py, own)).clone(),
-    };
-    let link = |at: Option<usize>| at.map(|at| PyBytes::new(py, &data[at - entries::YAMF_PREFIX.len()..at + 64]));
-    let (lipmaalink, backlink) = (link(fields.lipmaalink), link(fields.backlink));
-    let hash = PyBytes::new(py, &[&entries::YAMF_PREFIX, &digest[..]].concat());
-    (encoded.clone(), author, fields.log_id, fields.seq, lipmaalink, backlink, fields.size, hash).into_pyobject(py)
+/// Makes rows of entries. Neighbours mostly have one author, and link to each other: what is the same, they share.
+#[derive(Default)]
+struct Rows<'py> {
+    author: Option<Bound<'py, PyBytes>>,
+    hash: Option<Bound<'py, PyBytes>>,
+}
+
+impl<'py> Rows<'py> {
+    fn next(&mut self, encoded: Bound<'py, PyBytes>, fields: &Fields, digest: &Digest64) -> PyResult<Row<'py>> {
+        let (py, data) = (encoded.py(), encoded.as_bytes());
+        let shared = |before: &Option<Bound<'py, PyBytes>>, own: &[u8]| match before {
+            Some(before) if before.as_bytes() == own => before.clone(),
+            _ => PyBytes::new(py, own),
+        };
+        let link = |at: usize| shared(&self.hash, &data[at - entries::YAMF_PREFIX.len()..at + entries::DIGEST_BYTES]);
+        let (lipmaalink, backlink) = (fields.lipmaalink.map(link), fields.backlink.map(link));
+        let author = shared(&self.author, &data[1..entries::LOG_AT]);
+        let hash = PyBytes::new(py, &[&entries::YAMF_PREFIX, &digest[..]].concat());
+        (self.author, self.hash) = (Some(author.clone()), Some(hash.clone()));
+        (encoded.clone(), author, fields.log_id, fields.seq, lipmaalink, backlink, fields.size, hash).into_pyobject(py)
+    }
 }
 
 /// The entries from the beginning of `data` on, each followed by its payload, up to the first that is not whole; and
@@ -114,10 +118,10 @@ pub fn entries_followed<'py>(py: Python<'py>, data: &[u8]) -> PyResult<Vec<(usiz
         let digests = entries::digests(found.iter().map(|(start, fields)| &data[*start..start + fields.length]));
         (found, digests)
     });
-    let mut author = None;
+    let mut made = Rows::default();
     let rows = found.iter().zip(&digests).map(|((start, fields), digest)| {
         let encoded = PyBytes::new(py, &data[*start..start + fields.length]);
-        Ok((*start, row(encoded, &mut author, fields, digest)?))
+        Ok((*start, made.next(encoded, fields, digest)?))
     });
     rows.collect()
 }
@@ -134,9 +138,9 @@ pub fn entries_apart<'py>(py: Python<'py>, encoded: Vec<PyBackedBytes>) -> PyRes
     let Some((fields, digests)) = (if encoded.len() > FEW { py.detach(look) } else { look() }) else {
         return Ok(None);
     };
-    let mut author = None;
+    let mut made = Rows::default();
     let rows = encoded.into_iter().zip(&fields).zip(&digests).map(|((record, fields), digest)| {
-        row(record.into_pyobject(py)?.cast_into()?, &mut author, fields, digest)
+        made.next(record.into_pyobject(py)?.cast_into()?, fields, digest)
     });
     rows.collect::<PyResult<_>>().map(Some)
 }
@@ -161,12 +165,12 @@ pub fn entries_linked<'py>(
     let known = known.ok_or_else(|| PyValueError::new_err("a digest has 64 bytes"))?;
     let framing = Framing { lead: framing.0, mark: framing.1 };
     let found = py.detach(|| entries::linked(&data, framing, head, first, known, most));
-    let (mut author, mut begin) = (None, 0);
+    let (mut made, mut begin) = (Rows::default(), 0);
     let rows = found.entries.iter().map(|one| {
         let encoded = &found.encoded[begin..one.end];
         begin = one.end;
         let fields = entries::pull(encoded).ok_or_else(|| PyValueError::new_err("the head is that of no entry"))?;
-        let row = row(PyBytes::new(py, encoded), &mut author, &fields, &one.digest)?;
+        let row = made.next(PyBytes::new(py, encoded), &fields, &one.digest)?;
         Ok((row, PyBytes::new(py, &data[one.payload.clone()])))
     });
     Ok((rows.collect::<PyResult<_>>()?, found.entries.last().map_or(0, |last| last.payload.end)))

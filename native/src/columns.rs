@@ -1,7 +1,8 @@
 //! What `entries` finds, for Python: where it makes objects, the fields of each entry; else columns, a `bytes` for each
 //! field, numbers of 8 bytes in the machine's order.
 //!
-//! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`). An offset of -1 stands for a link that the format leaves out.
+//! Python makes arrays of the columns without a copy (`memoryview.cast`, `numpy.frombuffer`). An offset of -1 stands for
+//! a link that the format leaves out.
 
 use crate::entries::{self, Digest64, Fields, Framing};
 use pyo3::buffer::PyBuffer;

@@ -21,7 +21,7 @@ from culm.wire.connection import UNLIMITED, UntimedConnection
 
 CONTROL, DATA = 0, 1
 _HEADS = 32  # Bytes that a piece of a payload has in front of it, at most: a switch, and how long it is.
-_FEW = 4096  # Bytes of credit from which on these are left out of account.
+_FEW = 4096  # Bytes of credit up to which a piece is not made shorter for them.
 
 
 class Connection(UntimedConnection[Event]):

@@ -313,18 +313,13 @@ class Incoming:
         value = self._hashes.get(seq)
         return self._scope.proposal.hash if value is None and self._outer == seq else value
 
-    @property
-    def has_hashes(self) -> bool:
-        """Whether any hash of the peer's entries is known; none is where it only receives."""
-        return self._outer is not None or bool(self._hashes)
-
     def contradicts(self, entry: Entry) -> bool:
         """Whether the peer's entries are others than this one, or than those that it links to.
 
         The peer links to the entry that the proposal names by its hash, whether anybody holds it or not.
         """
         outer, named = self._outer, self._scope.proposal.hash
-        if not self.has_hashes:
+        if outer is None and not self._hashes:  # As where the peer only receives: looking at links would cost much.
             return False
         if self._hashes.get(entry.seq, entry.hash) != entry.hash:
             return True

@@ -118,12 +118,11 @@ class Outgoing:
         if not self._is_shown(seq, source):  # Once for all of them, because it costs as much as reading a few.
             return b"", 0
         is_behind_sent = seq - 1 in at.sent
-        has_hashes, pages = self._incoming.has_hashes, self._pages
         while room > 0 and index < end:
-            kept = pages.read(source, seq)
+            kept = self._pages.read(source, seq)
             if kept is None or kept.small is None or kept.entry.is_end or len(kept.small) > room:
                 break
-            if has_hashes and self._incoming.contradicts(kept.entry):
+            if self._incoming.contradicts(kept.entry):
                 break
             entry, size = kept.entry, encode_varu64(kept.entry.size)
             backlink = b"" if is_behind_sent or not has_lipmaalink(seq) else entry.backlink or b""

@@ -51,6 +51,7 @@ from culm.node.roster import Roster
 from culm.node.schemes import TABLE, scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
+from culm.node.sharing.garbage import Garbage
 from culm.node.sharing.kept import KeptPeers
 from culm.node.sharing.memory import MemoryBudget
 from culm.node.sharing.peering import Peering, address_of, network_of, place_of
@@ -74,14 +75,6 @@ _RELAY_SECONDS = 0.5  # After a peer has told its interests, for other peers' to
 _LIFTED_SECONDS = 5.0  # Between two looks whether another process, such as a good ``culm sync``, has lifted a penalty.
 _TIGHT_SECONDS = 10.0  # After a quota was used up, until the store is summed up again: meanwhile the tally counts.
 _WEIGHED_SECONDS = 3600.0  # Between two such sums if no quota is used up.
-_FAILED, _SAID_BYTES = 32, 1024 * 1024
-"""Garbage is collected after so many failed sessions, or after sessions whose peers said so much besides payloads.
-
-The parts of a session refer to each other, and so do a traceback and its frame. So what an ended session remembered
-stays until garbage is collected, and Python does that rarely in a large process. A peer that fails, or names ten
-thousand logs, again and again would make us keep hundreds of megabytes. Collecting after each session would let it cost
-us a look at all objects each time.
-"""
 
 
 def _event_of(error: CulmError) -> tuple[int, str]:
@@ -127,7 +120,7 @@ class NodeService:
         self._bushbaby = Remembered(Dialects(self._kept))
         self._budget = MemoryBudget(config.limits.max_unfinished)
         self.healing = Healing(self.worker, self._lost, config.scrub_days)
-        self._garbage = 0.0  # What ended sessions have left; garbage is collected when it reaches 1.
+        self._garbage = Garbage(config.surroundings.collect)
         self._tight = asyncio.Event()  # Something was refused because of a quota.
         self._quotas = Quotas(config.quotas, self._own, self._tight.set) if config.quotas else None
         self._take_quotas()
@@ -447,14 +440,8 @@ class NodeService:
             self._peering.ended(name, address, session.proved, session.stats, failure)
             if isinstance(failure, PayloadDamaged):
                 await self.healing.drop(failure)
-            self._left_garbage(session.stats, failed=failure is not None)
-
-    def _left_garbage(self, stats: SessionStats, *, failed: bool) -> None:
-        """A session has ended, and what it remembered is garbage."""
-        self._garbage += failed / _FAILED + (stats.bytes_received - stats.payload_bytes) / _SAID_BYTES
-        if self._garbage >= 1:
-            self._garbage = 0.0
-            self.config.surroundings.collect()
+            said = session.stats.bytes_received - session.stats.payload_bytes
+            self._garbage.ended(said, failed=failure is not None)
 
     async def _keep_contact(
         self, url: PeerUrl, wanted: Wanted | None = None, how: How | None = None, dial: Dial | None = None

@@ -281,3 +281,28 @@ def test_a_scattered_announcement_is_mirrored_at_once() -> None:
     asked = "030500" + LOG + "0eff00"
     assert peer.gets("900500" + log.entries[13].hash.hex()) == bytes.fromhex(asked)
     assert peer.gets(asked) == bytes.fromhex("900500") + log.entries[13].hash
+
+
+# -- credit ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_grants_only_once_all_is_used_gets_the_payload() -> None:
+    """Large payloads leave 32 KiB of the credit to news, and take them, too, once nothing has moved for a while."""
+    literal = Literal(log_of([bytes(2_500_000)]))
+    sent = len(literal.gets("02 00 00" + LOG + "0100 0100"))
+    assert 950_000 < sent < 970_000  # of the million that the peer granted
+    assert literal.gets("") == b""
+    literal.side.connection.keep_alive()
+    sent += len(literal.gets(""))
+    assert 1_000_000 <= sent < 1_001_000  # The grant, and the heads of messages.
+    sent += len(literal.gets("c0fa0f4240"))
+    assert 2_000_000 <= sent < 2_002_000  # From now on the peer is known to grant late.
+    assert literal.gets("c0fa0f4240").endswith(b"\xb0\x01")
+    assert literal.side.connection.theirs.is_content
+
+
+def test_a_keep_alive_leaves_the_reserve_to_news() -> None:
+    """While no payload waits for the rest of the credit, silence says nothing about when the peer grants more."""
+    literal = Literal(log_of([bytes(2_500_000)]))
+    literal.side.connection.keep_alive()
+    assert len(literal.gets("02 00 00" + LOG + "0100 0100")) < 970_000

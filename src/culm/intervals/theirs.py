@@ -2,7 +2,9 @@
 
 We grant the peer as many open requests as ``Limits.requests`` says; a request gives its credit back when it ends, so
 nothing has to be refilled. The peer grants us bytes of item data. Large payloads leave some of that credit unused: a
-reserve, so that a few entries that were appended just now do not wait behind gigabytes.
+reserve, so that a few entries that were appended just now do not wait behind gigabytes. A peer that grants more only
+once all is used would wait for the reserve, and we for the peer. So where payloads alone wait, and nothing moves for a
+while, they get the reserve, too, from then on.
 """
 
 from collections.abc import Mapping
@@ -43,6 +45,8 @@ class TheirSide:
         self._histories = histories
         self._limits = limits
         self._most_credit = 0  # the most ``data_credit`` that there ever was
+        self._reserve = _RESERVE
+        self._is_starving = False  # Whether a request lacked credit for data when ``respond`` looked last.
         self._active = 0  # the request that what we send belongs to
         self._grant(limits.requests)
 
@@ -143,13 +147,19 @@ class TheirSide:
                 starved.append(theirs.request.id)
         for request_id in starved:
             turns.queue(request_id)
+        self._is_starving = bool(starved)
         return len(starved) < len(turns)
+
+    def nothing_moves(self) -> None:
+        """Nothing was sent for a while: let payloads have the reserve, if they wait and the peer grants no more."""
+        if self._is_starving and self.data_credit:
+            self._reserve = 0
 
     def _room(self, theirs: TheirRequest) -> int:
         """How many bytes of data a request may send in its turn."""
         credit = self.data_credit
         if theirs.is_in_large_payload:
-            credit -= min(_RESERVE, self._most_credit // 4)
+            credit -= min(self._reserve, self._most_credit // 4)
         return max(0, min(self._limits.chunk, credit))
 
     def _write(self, theirs: TheirRequest, part: Part) -> None:

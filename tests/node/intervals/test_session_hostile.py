@@ -209,6 +209,28 @@ def test_a_peer_that_only_waits_for_news_stays(peers: list[Peer], half: bytes) -
         assert log.payloads[log.entries[2].hash] in run(main)
 
 
+def test_a_peer_that_grants_only_once_all_is_used(peers: list[Peer]) -> None:
+    """A large payload reaches a peer that gives no credit while any is left."""
+    log = LogBuilder(build_log(1).identity)
+    log.append(bytes(300_000))
+    peers[0].store.add(log.items())
+
+    async def main() -> None:
+        near, (reader, writer) = await stream_pair()
+        task = asyncio.create_task(peers[0].session(near).run())
+        writer.write(bytes.fromhex("b00a 02 00 00") + key(log)[0] + bytes.fromhex("00 0100 0100"))
+        granted = received = 0
+        while received < 300_000:
+            if received >= granted:
+                writer.write(bytes.fromhex("c0fa0186a0"))
+                granted += 100_000
+            received += len(await asyncio.wait_for(reader.read(100_000), 2 * QUICK.keepalive_seconds))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run(main)
+
+
 def test_a_peer_of_one_byte_at_a_time(peers: list[Peer]) -> None:
     """Bytes that drip in cost nothing and hold up nobody."""
     alice, bob, _ = peers

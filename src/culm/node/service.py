@@ -51,6 +51,7 @@ from culm.node.roster import Roster
 from culm.node.schemes import TABLE, scheme_of
 from culm.node.sessions.session import Context, Purpose, Session
 from culm.node.sessions.stats import PeerRefused, SessionStats
+from culm.node.sessions.tasks import forget_frames
 from culm.node.sharing.garbage import Garbage
 from culm.node.sharing.kept import KeptPeers
 from culm.node.sharing.memory import MemoryBudget
@@ -433,6 +434,8 @@ class NodeService:
             else:
                 _logger.info("the peer ended the session", extra={"peer": name})
         finally:
+            if failure is not None:
+                forget_frames(failure)
             self.sessions.pop(session, None)
             if self._relay is not None:
                 self._relay.leave(session)

@@ -199,8 +199,8 @@ def resolve(item: Range, newest: int) -> Range:
 
 def normalise(item: Range) -> Range:
     """A form in which most ranges that denote the same items are equal, so that sets notice duplicates."""
-    if item.is_empty:
-        return item
+    if item.is_empty or (item.sparse and item.end is not None and not item.forbidden):
+        return item  # A path without forbidden numbers, such as a single entry, has one form only.
     if item.is_open and item.start == MAX_U64:
         item = replace(item, end=MAX_U64)
     elif not item.sparse and item.end == MAX_U64:

@@ -9,6 +9,7 @@ item: too much costs some bytes, too little would never be noticed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from culm.bamboo import MAX_U64, decode_varu64, encode_varu64
 from culm.errors import EncodingError
@@ -174,9 +175,9 @@ def _pull_count(data: bytes, most: int) -> tuple[int, int]:
 def _kept_few(ranges: list[Range], most: int) -> list[Range]:
     """Merge neighbours where that is exact; then the cheapest pairs until ``most`` ranges are left."""
     kept: list[Range] = []
-    for item in sorted(ranges, key=_order):
+    for item in _in_order(ranges):
         _push(kept, item)
-    kept.sort(key=_order)
+    kept = _in_order(kept)
     if len(kept) <= most:
         return kept
     pairs = sorted(range(len(kept) - 1), key=lambda at: _cost(kept[at], kept[at + 1]))
@@ -187,7 +188,14 @@ def _kept_few(ranges: list[Range], most: int) -> list[Range]:
             few[-1] = normalise(merge(few[-1], item)[0])
         else:
             few.append(item)
-    return sorted(few, key=_order)
+    return _in_order(few)
+
+
+def _in_order(ranges: list[Range]) -> list[Range]:
+    """Sorted by start. Ranges that others sent are sorted already, nearly always, and looking is cheaper."""
+    if all(before.start < item.start for before, item in pairwise(ranges)):
+        return ranges
+    return sorted(ranges, key=_order)
 
 
 def _order(item: Range) -> tuple[int, int, bytes]:
@@ -209,12 +217,10 @@ def _push(kept: list[Range], item: Range) -> None:
 
 def _are_apart(a: Range, b: Range) -> bool:
     """Whether a merge of two closed ranges would gain numbers between them: a cheap test before the real merge."""
-    if a.end is None or b.end is None or a.is_empty or b.is_empty:
-        return False
     lower, upper = (a, b) if a.start <= b.start else (b, a)
-    if upper.start <= lower.last + 1:
+    if lower.end is None or upper.end is None or upper.start <= lower.end + 1:
         return False
-    return not (a.sparse and b.sparse) or step(upper.start, lower.start) != lower.last
+    return not (a.sparse and b.sparse) or step(upper.start, lower.start) != lower.end
 
 
 def _content(item: Range) -> tuple[object, ...]:

@@ -63,6 +63,8 @@ def pull_head(data: memoryview, at: int) -> tuple[int, int, int]:
     major, number = first >> 5, first & 0x1F
     if number < _FIRST_LONG:
         return major, number, at + 1
+    if number == _FIRST_LONG and at + 1 < len(data) and data[at + 1] >= _FIRST_LONG:  # a short cut: most are as short
+        return major, data[at + 1], at + 2
     width = _WIDTHS.get(number)
     if width is None:
         raise EncodingError(f"CBOR head {first:#04x}: indefinite lengths and reserved heads are refused", at)

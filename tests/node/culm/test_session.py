@@ -6,6 +6,7 @@ Specification: docs/specs/culm.md, "What it promises", "Addresses and TLS", "New
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -541,6 +542,23 @@ def test_what_failed_sessions_leave_is_collected(parties: list[Party]) -> None:
     """After some sessions that failed, and not after each, what only refers to itself goes."""
     failing = collected_after(parties[0], [*(64 * [b"\xff" * 100]), *(6 * [b""])])
     assert [failing.index(1), failing.index(2), failing[-1]] == [31, 63, 2]
+
+
+def test_bytes_of_failed_sessions_are_freed_at_once(parties: list[Party]) -> None:
+    """What a peer sent before its session failed stays no longer than that, also if no garbage is collected."""
+    import tracemalloc
+
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        collected_after(parties[0], 2 * [b"\xff" * 400_000])
+        before, _ = tracemalloc.get_traced_memory()
+        collected_after(parties[0], 10 * [b"\xff" * 400_000])
+        assert tracemalloc.get_traced_memory()[0] - before < 1_000_000
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 @pytest.mark.slow

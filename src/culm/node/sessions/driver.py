@@ -31,7 +31,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from culm.errors import RemoteProtocolError
-from culm.node.sessions.inlet import take
+from culm.node.sessions.inlet import let_go, take
 from culm.node.sessions.speaker import Speaker
 from culm.node.sessions.stats import PeerSilent
 from culm.node.sessions.tasks import no_reader, run_together
@@ -91,6 +91,7 @@ class Driver(Generic[EventT]):
                 self._read(), self._write(), self._watch(), *works, writer=self._writer, flush=self._speaker.flush
             )
         finally:
+            let_go(self._reader)
             self._reader = no_reader()
 
     def wake(self) -> None:

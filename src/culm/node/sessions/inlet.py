@@ -79,6 +79,12 @@ class Inlet(asyncio.StreamReader):
             self._source.resume_reading()
         return self._view
 
+    def let_go(self) -> None:
+        """Free the buffers: nobody reads any more. The connection refers to its reader, and may stay for a while."""
+        self._view.release()
+        self._given = self._filling = bytearray()
+        self._filled, self._is_busy = 0, False
+
     # -- what the socket's protocol calls ------------------------------------------------------------------------
 
     def set_transport(self, transport: asyncio.BaseTransport) -> None:
@@ -120,6 +126,12 @@ class Inlet(asyncio.StreamReader):
 async def take(reader: asyncio.StreamReader, size: int) -> Buffer:
     """The next bytes of any reader, about ``size`` of them at most; none at the end. See ``Inlet.take``."""
     return await (reader.take(size) if isinstance(reader, Inlet) else reader.read(size))
+
+
+def let_go(reader: asyncio.StreamReader) -> None:
+    """Free what any reader holds of a connection that is over; see ``Inlet.let_go``."""
+    if isinstance(reader, Inlet):
+        reader.let_go()
 
 
 class _Receiving(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):

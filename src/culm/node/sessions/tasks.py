@@ -9,6 +9,7 @@ import asyncio
 import errno
 import os
 import ssl
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 
@@ -93,3 +94,14 @@ def no_reader() -> asyncio.StreamReader:
     would stay as long as the session, which the traceback of an error keeps until the next garbage collection.
     """
     return asyncio.StreamReader()
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of what the frames of an error hold, and of those that led to it: bytes of a peer, for instance.
+
+    A frame and its traceback refer to each other, so otherwise that stays until garbage is collected.
+    """
+    following: BaseException | None = error
+    while following is not None:
+        traceback.clear_frames(following.__traceback__)
+        following = following.__cause__ or following.__context__

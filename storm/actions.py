@@ -272,15 +272,15 @@ async def stranger(world: World, random: Random) -> None:
         try:
             async with asyncio.timeout(20):
                 reader, writer = await asyncio.open_connection(member.address, PORTS[scheme])
-                writer.write(data)
-                if random.random() < 0.3:
-                    writer.write_eof()
-                elif random.random() < 0.3:
-                    await asyncio.sleep(random.uniform(0.1, 6.0))
-                    writer.close()
-                while await reader.read(1000):
-                    pass
-                writer.close()
+                with closing(writer):
+                    writer.write(data)
+                    if random.random() < 0.3:
+                        writer.write_eof()
+                    elif random.random() < 0.3:
+                        await asyncio.sleep(random.uniform(0.1, 6.0))
+                        writer.close()
+                    while await reader.read(1000):
+                        pass
         except OSError:
             pass
 

@@ -78,21 +78,6 @@ def held(party: Party, log: LogBuilder) -> tuple[PayloadState, bool]:
     return stored.payload_state, log.payloads[stored.entry.hash].startswith(found)
 
 
-def test_a_session_that_brought_nothing_takes_no_turn_of_the_store(
-    parties: list[Party], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who comes and goes does not wait for a turn at the end: a crowd of such callers would fill all places."""
-    calls: list[object] = []
-
-    async def main() -> None:
-        worker = parties[0].worker.shared("192.0.2.1")
-        monkeypatch.setattr(type(worker), "run", lambda *given: calls.append(given))
-        await Arrivals(worker, lambda _: None).close()
-
-    run(main)
-    assert not calls
-
-
 def test_who_waits_for_a_payload_hears_of_its_bytes_alone(parties: list[Party], film: LogBuilder) -> None:
     """A log is said to have grown when bytes of its large payload are stored, and not when something else is."""
     party, other = parties[0], build_log(1, seed=9, payload_size=10)

@@ -265,8 +265,7 @@ class Arrivals(Storing):
         try:
             await self.flush()
         finally:
-            if self._sinks:  # Else a crowd that comes and goes would wait for turns of the store, each for nothing.
-                await self._worker.run(self._close_sinks)
+            await self._worker.run(self._close_sinks)
 
     @property
     def idle(self) -> bool:

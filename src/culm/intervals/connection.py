@@ -94,7 +94,7 @@ class Connection(UntimedConnection[Event]):
         self.ours.refill()
 
     def keep_alive(self) -> None:
-        """Queue a grant of no bytes, which has no effect at the peer; see ``TheirSide.nothing_moves``, too."""
+        """Queue a grant of no bytes, which has no effect there, and let payloads take the reserve if they wait."""
         self.theirs.nothing_moves()
         self._outbox.send(messages.ResponseCredit(0))
 

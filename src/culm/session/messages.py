@@ -255,13 +255,12 @@ class _Reader:
         return [self._interest() for _ in self.array(0, _MOST_ITEMS)]
 
     def _interest(self) -> tuple[Key, RangeSet]:
-        match len(self.array(1, 3)):
-            case 3:
-                key: Key = self.string(KEY_BYTES), self.number()
-            case 2:
-                key = (self.string(KEY_BYTES),)
-            case _:
-                key = ()
+        parts = len(self.array(1, 3))
+        key: Key = ()
+        if parts == 2:
+            key = (self.string(KEY_BYTES),)
+        elif parts == 3:
+            key = self.string(KEY_BYTES), self.number()
         return key, UnreadRanges(self.string())
 
     def offers(self) -> list[Offer]:

@@ -156,7 +156,8 @@ class NodeService:
             self._start(self._kept.run())
             await self._tell_of_clumps()
             if self._quotas is not None:
-                self._start(self._keep_to(self._quotas, await self._weigh(self._quotas)))
+                took, _ = await self._weigh(self._quotas)
+                self._start(self._keep_to(self._quotas, took))
             if listen:
                 self._keep_to_descriptors()
             for url in listen:
@@ -524,11 +525,17 @@ class NodeService:
         except CulmError as error:
             _logger.warning("stopped looking for damaged payloads", extra={"reason": str(error)})
 
-    async def _weigh(self, quotas: Quotas) -> float:
-        """Sum up what the store has of each author; how many seconds that took. It reads every entry."""
+    async def _weigh(self, quotas: Quotas) -> tuple[float, bool]:
+        """Sum up what the store has of each author, which reads every entry.
+
+        How many seconds that took, and whether something may fit now that did not before.
+        """
         began = clock()
-        quotas.begin(await asyncio.to_thread(sizes_in, self.worker.store.path, self.config.clump))
-        return clock() - began
+        sizes = await asyncio.to_thread(sizes_in, self.worker.store.path, self.config.clump)
+        before, was_tight = quotas.without_room, quotas.is_tight
+        quotas.begin(sizes)
+        self._tight.clear()
+        return clock() - began, was_tight or quotas.without_room != before
 
     async def _keep_to(self, quotas: Quotas, took: float) -> None:
         """When a quota is used up, take requests back; sum up again after a while, and ask again for what fits then.
@@ -541,15 +548,14 @@ class NodeService:
                     async with asyncio.timeout(max(_WEIGHED_SECONDS, 100 * took)):
                         await self._tight.wait()
             if self._tight.is_set():
+                self._tight.clear()
                 log = {} if quotas.refused is None else {"log": log_text(quotas.refused)}
                 _logger.warning("a quota is used up", extra={**log, "reason": quotas.explained()})
                 await self._ask_anew()
-            self._tight.clear()
             quotas.mark()  # Long before the sum, so that what is on its way to the store by now is in it.
             await asyncio.sleep(max(_TIGHT_SECONDS, 100 * took))
-            before, was_tight = quotas.without_room, quotas.is_tight
-            took = await self._weigh(quotas)
-            if was_tight or quotas.without_room != before:
+            took, may_fit = await self._weigh(quotas)
+            if may_fit:
                 await self._ask_anew()
 
     async def _ask_anew(self) -> None:

@@ -300,6 +300,50 @@ def test_room_that_is_made(parties: list[Party], scheme: str) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
+def test_a_log_that_fills_up_while_the_tally_counts(parties: list[Party], scheme: str) -> None:
+    """A log that was refused shortly before the next sum is asked for again after it, as one refused long before is.
+
+    Log 1 has an entry that never fits, so a sum is ten seconds away. Meanwhile an entry of log 3 does not fit, and then
+    payloads of log 2 are deleted. By the time of the sum nobody has been told that log 3 was full, nor that it is not.
+    """
+    carrier, member, _ = parties
+    author = member.identity.public
+    for log_id, sizes in ((1, [1]), (2, [5000] * 5), (3, [1])):
+        for size in sizes:
+            member.store.append(member.identity, log_id, [bytes(size)])
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            limits = QuotaLimits(author=AUTHOR_BYTES + 35_000)
+            service, url = await stack.enter_async_context(node(carrier, scheme, limits))
+            caller, _ = await stack.enter_async_context(node(member, scheme))
+            caller.contact(url)
+            await until(lambda: sum(map(len, carrier.holds().values())) == 7)
+            member.store.append(member.identity, 1, [bytes(500_000)])
+            await _told(caller)
+            quotas = service.config.policy.quotas
+            assert quotas is not None
+            await until(lambda: quotas.is_full((author, 1)))
+            await asyncio.sleep(3)
+            member.store.append(member.identity, 3, [bytes(8000)])
+            await _told(caller)
+            await until(lambda: quotas.is_full((author, 3)))
+            for seq in range(1, 6):
+                carrier.store.forget(Place(author, 2, seq))
+            async with asyncio.timeout(30):
+                await until(lambda: carrier.holds()[author, 3] == [1, 2])
+
+    run(main)
+
+
+async def _told(caller: NodeService) -> None:
+    """The sessions of a node hear that its store has changed."""
+    for session in caller.sessions:
+        session.store_changed()
+    await asyncio.sleep(0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["culm", "bushbaby", "intervals", "proposals"])
 def test_room_after_a_start_without(parties: list[Party], scheme: str) -> None:

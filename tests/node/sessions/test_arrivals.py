@@ -7,6 +7,7 @@ import random
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
@@ -406,6 +407,17 @@ def test_proofs_count_while_they_wait(parties: list[Party]) -> None:
         return waiting, arrivals.waiting
 
     assert (sum(len(entry.encoded) for entry in pair), 0) == run(main)
+
+
+def test_nothing_waits_for_a_turn_that_brought_nothing(parties: list[Party]) -> None:
+    """A session that brought nothing ends at once. Waiting for a turn of the store, many such would fill all places."""
+
+    async def main() -> None:
+        worker = parties[0].worker.shared("10.0.0.1")
+        with patch.object(type(worker), "run", side_effect=AssertionError("a turn of the store")):
+            await Arrivals(worker, lambda _: None).close()
+
+    run(main)
 
 
 def test_what_was_held_is_not_trusted(parties: list[Party], film: LogBuilder) -> None:

@@ -169,6 +169,11 @@ class Fetching:
         self._waiting.discard(log)
         self._news.set()
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether there is something for ``hear_rest``."""
+        return bool(self._wanted) or self._receipts.is_pending
+
     def hear_rest(self) -> None:
         """The connection is over: note what the peer offered last of our own logs. On a thread."""
         for wish in list(self._wanted.values()):

@@ -139,7 +139,8 @@ class CulmSession(Session[Event]):
     async def flush(self) -> None:
         """Store the entries and payloads that came before the connection ended, and note what the peer said last."""
         await self._transfer.flush()
-        await self._share.run(self._fetching.hear_rest)
+        if self._fetching.has_rest:
+            await self._share.run(self._fetching.hear_rest)
 
     def close(self) -> None:
         """Release the claims, so that other sessions fetch what this one did not."""

@@ -35,7 +35,7 @@ Specification: docs/specs/intervals.md, "What a node asks for", "What a node doe
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from culm import intervals
@@ -134,12 +134,15 @@ class Follower:
             del self.logs[log]
         return finished
 
-    def reconsider(self, policy: Policy) -> None:
-        """Begin anew with the logs whose interest has changed: their requests are cancelled."""
+    def reconsider(self, policy: Policy, missed: Collection[Log] = ()) -> None:
+        """Begin anew with the logs whose interest has changed, and with ``missed`` ones: their requests are cancelled.
+
+        Of those something came and was refused, and it does not come again by the requests that brought it.
+        """
         self._interest = policy.interest
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
-            if wanted == (followed.whole or followed.interest):
+            if log not in missed and wanted == (followed.whole or followed.interest):
                 continue
             for request_id in [at for at, (of, _) in self._by_id.items() if of is followed]:
                 self._drop(request_id)

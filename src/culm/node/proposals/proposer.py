@@ -28,7 +28,7 @@ Specification: docs/specs/proposals.md, "What a node proposes".
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -127,8 +127,11 @@ class Proposer:
                 self.logs[log] = _Followed(log, interest)
                 self.todo.append(log)
 
-    def reconsider(self, policy: Policy) -> None:
-        """Other things are wanted or shared now: take back the proposals for logs whose interest changed."""
+    def reconsider(self, policy: Policy, missed: Collection[Log] = ()) -> None:
+        """Other things are wanted or shared now: take back the proposals for logs whose interest changed.
+
+        And those for ``missed`` ones: something came of these and was refused, and it does not come again by them.
+        """
         self.interest, self.shares = policy.interest, policy.shares
         for log in [log for log in self.refused if policy.shares(log)]:
             # The peer must not propose it again, so we have to. If we do not want the log, we name our newest entry.
@@ -137,7 +140,7 @@ class Proposer:
             self._queue(log)
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
-            if wanted != followed.whole:
+            if log in missed or wanted != followed.whole:
                 followed.interest = followed.whole = wanted
                 self._take_back(followed)
                 if wanted:

@@ -141,6 +141,8 @@ class Arrivals(Storing):
         """Entries whose payload came to its end here and is not whole, because another session wrote it meanwhile.
 
         That session may have broken off, so the payload is to be asked for again if it is still missing."""
+        self.no_room_for: set[Log] = set()
+        """Logs of which a quota refused something, to be asked for again when there is room."""
         self._finishing: set[asyncio.Task[ImportReport]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
 
@@ -183,6 +185,8 @@ class Arrivals(Storing):
             quotas = self._policy.quotas
             if quotas is None or quotas.takes_proof(entries):
                 self._items.append(proof)
+            else:
+                self.no_room_for.add(proof.log)
         else:
             self._add_item(entries[0], None)
 
@@ -217,6 +221,8 @@ class Arrivals(Storing):
             # What a quota refuses is not noted: its log counts as full, and peers could make the set grow for ever.
             if self._policy.curate is not None:
                 self._unwanted.add(entry.hash)
+            if self._policy.quotas is not None:
+                self.no_room_for.add(entry.log)
             return
         self._items.append(_Item(entry, payload, is_hashed))
 
@@ -225,6 +231,7 @@ class Arrivals(Storing):
             return
         quotas = self._policy.quotas
         if quotas is not None and isinstance(job, PayloadReceived) and not quotas.takes_piece(job.entry, len(job.data)):
+            self.no_room_for.add(job.entry.log)
             return
         self._jobs.append(job)
         self._jobs_due += _is_last(job)
@@ -265,7 +272,8 @@ class Arrivals(Storing):
         try:
             await self.flush()
         finally:
-            await self._worker.run(self._close_sinks)
+            if self._sinks:  # Else no turn: many sessions that brought nothing would fill all places while they wait.
+                await self._worker.run(self._close_sinks)
 
     @property
     def idle(self) -> bool:

@@ -81,7 +81,8 @@ class PointToPointSession(Session[EventT]):
             logs += await self._share.run(self._source.ask, lambda store: [held.log for held in store.logs()])
         async with self.driver.lock:
             self.config = replace(self.config, policy=policy)
-            self.asker.reconsider(policy)
+            self.asker.reconsider(policy, self.arrivals.no_room_for)
+            self.arrivals.no_room_for.clear()
             self.asker.add(logs)  # Those of them that are wanted.
         self.driver.wake()
 

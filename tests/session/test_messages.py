@@ -19,6 +19,7 @@ from culm.session.messages import (
     InterestsTold,
     Offered,
     Proof,
+    Reading,
     Settled,
     Welcome,
     batches,
@@ -61,10 +62,10 @@ def test_the_least_limits(limits: str, accepted: bool) -> None:
     """Limits below 4,112 bytes (``1010``) or 1 interest are refused, because no comparison would fit."""
     data = bytes.fromhex("83 02 5820" + "07" * 32 + limits)
     if accepted:
-        assert decode(data) == Welcome(b"\x07" * 32, Limits(4112, 1))
+        assert [*decode(data)] == [Welcome(b"\x07" * 32, Limits(4112, 1))]
     else:
         with pytest.raises(RemoteProtocolError, match="too low"):
-            decode(data)
+            list(decode(data))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_bytes(message: Challenge, expected: str) -> None:
 def test_interests_that_are_about_nothing(interest: str) -> None:
     """An interest is about everything, an author or a log; an empty one, and anything longer, is refused."""
     with pytest.raises(RemoteProtocolError, match="breaks the format"):
-        decode(bytes.fromhex(f"83 03 01 81 {interest}"))
+        list(decode(bytes.fromhex(f"83 03 01 81 {interest}")))
 
 
 @pytest.mark.parametrize(
@@ -105,23 +106,40 @@ def test_interests_that_are_about_nothing(interest: str) -> None:
 def test_what_is_wrong_is_named(data: str, why: str) -> None:
     """Whoever writes another implementation learns what its message should have been."""
     with pytest.raises(RemoteProtocolError, match=why):
-        decode(bytes.fromhex(data))
+        list(decode(bytes.fromhex(data)))
 
 
 @given(MESSAGES)
 def test_there_and_back(message: Challenge) -> None:
     """What is encoded decodes to the same, and nothing is left over."""
     (found,) = Deframer(10**6).feed(encode(message))
-    assert message == decode(found)
+    assert [message] == [*decode(found)]
+
+
+def test_long_messages_are_read_in_parts() -> None:
+    """Whoever reads a message of many items can pause behind each 128 of them. Interests come together all the same."""
+    everything = "81 43 010001"
+    (*pauses, told) = decode(bytes.fromhex("83 03 01 99 012c" + everything * 300))
+    assert pauses == [Reading.READING] * 2
+    assert told == InterestsTold(reset=True, items=[((), RangeSet([Range(1)]))] * 300)
+    offer = "85 5820" + "09" * 32 + "01 43 010001 40 00"
+    parts = [*decode(bytes.fromhex("82 04 99 012c" + offer * 300))]
+    assert [len(part.offers) for part in parts if isinstance(part, Offered)] == [128, 128, 44]
+    broken = decode(bytes.fromhex("82 04 99 012c" + offer * 299))
+    with pytest.raises(RemoteProtocolError, match="breaks the format"):
+        list(broken)
+    (nothing,) = decode(bytes.fromhex("82 04 80"))
+    assert nothing == Offered([])
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes(data: bytes) -> None:
     """Bytes that are no message are refused by name, whatever they are."""
     try:
-        message = decode(data)
+        (message,) = decode(data)
     except RemoteProtocolError:
         return
+    assert not isinstance(message, Reading)
     (found,) = Deframer(10**6).feed(encode(message))
     assert len(found) <= len(data) + 200  # ranges may be written otherwise than they came
 

@@ -9,9 +9,10 @@ from culm.session.connection import Connection
 from culm.session.events import Asked, Ended, Established, Event, Named, Reconcile, Refused, Transferred
 from culm.session.interests import Interests
 from culm.session.limits import Limits
-from culm.session.messages import InterestsTold, Offer, Offered, Settled
+from culm.session.messages import READING, InterestsTold, Offer, Offered, Reading, Settled
 
 __all__ = [
+    "READING",
     "Asked",
     "Connection",
     "Ended",
@@ -23,6 +24,7 @@ __all__ = [
     "Named",
     "Offer",
     "Offered",
+    "Reading",
     "Reconcile",
     "Refused",
     "Settled",

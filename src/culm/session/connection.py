@@ -130,7 +130,11 @@ class Connection(UntimedConnection[Event]):
             return
         if number == CONTROL_STREAM:
             for message in self._control.feed(data):
-                yield from self._take(messages.decode(message))
+                for part in messages.decode(message):
+                    if isinstance(part, messages.Reading):
+                        yield part
+                    else:
+                        yield from self._take(part)
         else:  # The multiplexer has refused every stream but the three.
             for message in self._discovery.feed(data):
                 yield from self._take_discovery(*messages.decode_discovery(message))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from culm.session.messages import InterestsTold, Offer, Offered, Settled
+from culm.session.messages import InterestsTold, Offer, Offered, Reading, Settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +58,16 @@ class Transferred:
     data: bytes
 
 
-Event = Established | Refused | InterestsTold | Offered | Settled | Reconcile | Asked | Named | Ended | Transferred
+Event = (
+    Established
+    | Refused
+    | InterestsTold
+    | Offered
+    | Settled
+    | Reading
+    | Reconcile
+    | Asked
+    | Named
+    | Ended
+    | Transferred
+)

@@ -9,7 +9,7 @@ Specification: docs/specs/culm.md, "Control messages", "Discovery messages".
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from enum import IntEnum
+from enum import Enum, IntEnum, auto
 from typing import ClassVar, NamedTuple, TypeVar
 
 from culm.bamboo import decode_varu64, encode_varu64
@@ -25,6 +25,7 @@ ReadT = TypeVar("ReadT")
 VERSION = 1
 TIP_BYTES = 8
 _MOST_ITEMS = 10_000  # of an array
+_PART = 128  # Items that are read at a time: so many take a third of a millisecond.
 
 
 class Control(IntEnum):
@@ -125,6 +126,15 @@ class Settled:
 
 
 Message = Challenge | Proof | Welcome | InterestsTold | Offered | Settled
+
+
+class Reading(Enum):
+    """A part of a long message was read; there is nothing to do."""
+
+    READING = auto()
+
+
+READING = Reading.READING
 
 
 # -- framing ---------------------------------------------------------------------------------------------------------
@@ -251,10 +261,14 @@ class _Reader:
             raise EncodingError("a flag that is neither 0 nor 1", self._at)
         return bool(flag)
 
-    def interests(self) -> list[tuple[Key, RangeSet]]:
-        return [self._interest() for _ in self.array(0, _MOST_ITEMS)]
+    def in_parts(self, read: Callable[["_Reader"], ItemT]) -> Iterator[list[ItemT]]:
+        """The items of an array, ``_PART`` at a time; an empty one is one part."""
+        items = self.array(0, _MOST_ITEMS)
+        yield [read(self) for _ in items[:_PART]]
+        for at in items[_PART::_PART]:
+            yield [read(self) for _ in items[at : at + _PART]]
 
-    def _interest(self) -> tuple[Key, RangeSet]:
+    def interest(self) -> tuple[Key, RangeSet]:
         parts = len(self.array(1, 3))
         key: Key = ()
         if parts == 2:
@@ -263,35 +277,36 @@ class _Reader:
             key = self.string(KEY_BYTES), self.number()
         return key, UnreadRanges(self.string())
 
-    def offers(self) -> list[Offer]:
-        return [self._offer() for _ in self.array(0, _MOST_ITEMS)]
-
-    def _offer(self) -> Offer:
+    def offer(self) -> Offer:
         self.array(5)
         key, log_id, held = self.string(KEY_BYTES), self.number(), UnreadRanges(self.string())
         return Offer(key, log_id, held, self.string(0, TIP_BYTES), self.number())
 
 
-def decode(data: bytes) -> Message:
-    """A message of the control stream; ``RemoteProtocolError`` if it is none."""
+def decode(data: bytes) -> Iterator[Message | Reading]:
+    """A message of the control stream; ``RemoteProtocolError`` if it is none.
+
+    Reading one with thousands of items takes milliseconds, so whoever does can pause in between. Offers come in parts,
+    as if the peer had sent several messages; ``RemoteProtocolError`` may come behind some of them. Interests come
+    together, behind a ``READING`` for each part, because half of them would say that the rest is not wanted.
+    """
     return _read_all(data, _read_message, "a control message")
 
 
-def _read_all(data: bytes, read: Callable[[_Reader], ReadT], what: str) -> ReadT:
+def _read_all(data: bytes, read: Callable[[_Reader], Iterator[ReadT]], what: str) -> Iterator[ReadT]:
     reader = _Reader(data)
     try:
-        found = read(reader)
+        yield from read(reader)
         reader.end()
     except EncodingError as error:
         raise RemoteProtocolError(f"the peer sent {what} that breaks the format: {error}") from None
-    return found
 
 
 _ITEMS = 3, 7, 3, 3, 2, 2
 """How many items a message has, its type among them; by type."""
 
 
-def _read_message(reader: _Reader) -> Message:
+def _read_message(reader: _Reader) -> Iterator[Message | Reading]:
     count, number = len(reader.array(2, 7)), reader.number()
     if number >= len(Control):
         raise RemoteProtocolError(f"the peer sent a control message of type {number}, which does not exist")
@@ -302,18 +317,27 @@ def _read_message(reader: _Reader) -> Message:
         reader.version()
     match kind:
         case Control.CHALLENGE:
-            return Challenge(reader.string(NONCE_BYTES))
+            yield Challenge(reader.string(NONCE_BYTES))
         case Control.PROOF:
             key, nonce = reader.string(KEY_BYTES), reader.string(NONCE_BYTES)
-            return Proof(key, nonce, reader.string(SIGNATURE_BYTES), reader.string(MAC_BYTES), reader.limits())
+            yield Proof(key, nonce, reader.string(SIGNATURE_BYTES), reader.string(MAC_BYTES), reader.limits())
         case Control.WELCOME:
-            return Welcome(reader.string(MAC_BYTES), reader.limits())
+            yield Welcome(reader.string(MAC_BYTES), reader.limits())
         case Control.INTERESTS:
-            return InterestsTold(reader.flag(), reader.interests())
+            yield from _read_interests(reader)
         case Control.OFFERS:
-            return Offered(reader.offers())
+            yield from map(Offered, reader.in_parts(_Reader.offer))
         case Control.SETTLED:
-            return Settled(reader.number())
+            yield Settled(reader.number())
+
+
+def _read_interests(reader: _Reader) -> Iterator[InterestsTold | Reading]:
+    reset, items = reader.flag(), list[tuple[Key, RangeSet]]()
+    for part in reader.in_parts(_Reader.interest):
+        if items:
+            yield READING
+        items += part
+    yield InterestsTold(reset, items)
 
 
 # -- the discovery stream --------------------------------------------------------------------------------------------
@@ -336,7 +360,8 @@ def decode_discovery(data: bytes) -> tuple[Discovery, bytes]:
 
 def decode_names(body: bytes) -> list[Offer]:
     """The offers in a ``NAMES``."""
-    return _read_all(body, _Reader.offers, "a list of names")
+    parts = _read_all(body, lambda reader: reader.in_parts(_Reader.offer), "a list of names")
+    return [offer for part in parts for offer in part]
 
 
 def decode_heads(body: bytes) -> list[bytes]:

@@ -166,6 +166,24 @@ def test_no_event_is_left_out(batch: int) -> None:
     assert (b"abcdefg", None) == (bytes(speaker.heard), ended)
 
 
+def test_parsing_on_the_loop_stops_after_a_millisecond() -> None:
+    """What takes long to parse is parsed in several turns, of a millisecond each, and is handled between them."""
+    sizes, ticks = [], count()
+
+    class Counting(Listening):
+        async def handle(self, events: list[int]) -> None:
+            sizes.append(len(events))
+            await super().handle(events)
+
+    async def talk(speaker: Listening, driver: Driver[int], far: Any) -> None:
+        driver._now = lambda: next(ticks) * 0.0004
+        far[1].write(b"abcdefg")
+        await until(lambda: len(speaker.heard) == 7)
+
+    speaker, ended = run(lambda: driven(talk, Counting))
+    assert ([3, 3, 1], b"abcdefg", None) == (sizes, bytes(speaker.heard), ended)
+
+
 @pytest.mark.parametrize(("whole", "lives"), [(False, True), (True, False)])
 def test_what_is_a_sign_of_life(whole: bool, lives: bool) -> None:
     """Bytes that make no event keep a session alive, as the keep-alives of most protocols do, unless messages count."""

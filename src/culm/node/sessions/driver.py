@@ -26,6 +26,7 @@ such as one that unpacks to gigabytes. When the whole process was held up, no ti
 """
 
 import asyncio
+import math
 from collections.abc import Coroutine, Iterator
 from itertools import islice
 from typing import Generic, TypeVar
@@ -53,6 +54,7 @@ _SEVERAL = 4  # pieces
 
 _READ_BYTES = 1024 * 1024  # Taken at once: enough for a fast link, and little memory for a session.
 _MOST_UNSENT = 1024 * 1024  # Stop reading when the peer has not taken so many bytes: it may not make us queue more.
+_LIGHT_SECONDS = 0.001  # Of parsing on the event loop in one turn: meanwhile nobody else is heard.
 _CHECK_SECONDS = 0.25  # Between two looks of the watch: its times are seconds, so a quarter of one is exact enough.
 
 
@@ -65,6 +67,7 @@ class Driver(Generic[EventT]):
 
     def __init__(self, speaker: Speaker[EventT], streams: Streams, share: Share, *, is_counted: bool = True) -> None:
         self.lock = asyncio.Lock()
+        self._now = asyncio.get_running_loop().time  # Callable on the threads where bytes are parsed, unlike ``clock``.
         self.is_taking = False  # A chunk is being dealt with, so what it holds may be in no count yet.
         self.heard_at = self.spoke_at = self.news_at = self._began_at = self._polled_at = clock()
         self._speaker = speaker
@@ -175,9 +178,9 @@ class Driver(Generic[EventT]):
                         is_light = speaker.is_light(len(part))
                     if is_light:
                         async with self._share.turn():
-                            some, failure, spent = self._parsed(events)
+                            some, failure, may_be_more, spent = self._parsed(events, _LIGHT_SECONDS)
                     else:
-                        some, failure, spent = await self._share.run(self._parsed, events)
+                        some, failure, may_be_more, spent = await self._share.run(self._parsed, events)
                 seconds += spent
                 self._charge(spent)
                 if some:
@@ -186,7 +189,7 @@ class Driver(Generic[EventT]):
                     await speaker.handle(some)
                 if failure is not None:
                     raise failure
-                if len(some) < speaker.batch:
+                if not may_be_more:
                     break
                 is_light = True
             await speaker.make_room()
@@ -195,19 +198,26 @@ class Driver(Generic[EventT]):
             part = b""
         self._portion.took(seconds, size, is_alone=is_alone)
 
-    def _parsed(self, events: Iterator[EventT]) -> tuple[list[EventT], RemoteProtocolError | None, float]:
-        """The next events, at most as many as the speaker takes at once; why there are no more; seconds of CPU.
+    def _parsed(
+        self, events: Iterator[EventT], most: float = math.inf
+    ) -> tuple[list[EventT], RemoteProtocolError | None, bool, float]:
+        """The next events; why there are no more; whether there may be more; seconds of CPU.
 
-        Events before a fault count: they are returned along with it.
+        They are at most as many as the speaker takes at once, and no more begin after ``most`` seconds. Events before a
+        fault count: they are returned along with it.
         """
         some: list[EventT] = []
-        began = self._share.spent()
+        began, ends = self._share.spent(), self._now() + most
+        may_be_more = False
         try:
             for event in islice(events, self._speaker.batch):
-                some.append(event)  # noqa: PERF402 - those before a failure are kept
+                some.append(event)
+                may_be_more = len(some) == self._speaker.batch or self._now() > ends
+                if may_be_more:
+                    break
         except RemoteProtocolError as error:
-            return some, error, 0.0
-        return some, None, self._share.spent() - began
+            return some, error, False, 0.0
+        return some, None, may_be_more, self._share.spent() - began
 
     # -- writing -----------------------------------------------------------------------------------------------
 

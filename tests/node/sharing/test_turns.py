@@ -90,6 +90,37 @@ def test_the_last_turn_is_left_to_others() -> None:
     run(main)
 
 
+def test_who_has_used_more_leaves_others_alone_for_a_moment() -> None:
+    """Beside another one's turn an address may use 10 ms. Then it waits for that turn's end, for 20 ms at most.
+
+    Others do not wait, nor does the node itself.
+    """
+
+    async def used(turns: Turns, owner: str | None, seconds: float) -> None:
+        await turns.take(owner)
+        turns.give_back(owner, seconds)
+
+    async def main() -> None:
+        loop, turns = asyncio.get_running_loop(), Turns(2)
+        for patience, lasts in ((0.0, True), (0.02, False)):
+            await turns.take("bob")
+            await used(turns, "flood", 0.006)
+            await used(turns, "flood", 0.006)
+            began = loop.time()
+            waiting = asyncio.create_task(used(turns, "flood", 0.0))
+            await used(turns, "carol", 0.0)
+            await used(turns, None, 0.0)
+            assert not waiting.done()
+            if lasts:
+                turns.give_back("bob", 0.0)
+            await waiting
+            assert loop.time() - began == pytest.approx(patience, abs=0.001)
+            if not lasts:
+                turns.give_back("bob", 0.0)
+
+    run(main)
+
+
 def test_shares_are_even_whatever_the_number() -> None:
     """Of a hundred who are one owner and two who are another, each owner has half of the time."""
     used = {"crowd": 0.0, "pair": 0.0}

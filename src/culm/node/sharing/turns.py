@@ -19,8 +19,11 @@ account is not 0 but starts at the *floor*, the account of the address that bega
 of an hour and then hold the node for an hour. B is at or below A then, so B's turns come first until both have used the
 same; from there on each gets half.
 
-Two details:
+Three details:
 
+- A turn on a thread needs the interpreter, and so does a turn on the event loop beside it. The system shares out the
+  interpreter by chance, and the loop keeps it longer. So an address that has used 10 ms more than another one which has
+  a turn waits for the end of that turn, at most 20 ms.
 - The last free turn is left to another address, if any wanted one lately. A turn cannot be interrupted. Otherwise A
   could hold all turns at the moment when B comes, and B would wait for the longest of them each time.
 - An address that has no competitor gets its turn at once. But every few milliseconds it lets the event loop go round,
@@ -40,6 +43,8 @@ from culm.node.surroundings import AT_ONCE, clock, spent
 _REMEMBERED = 4096  # Accounts of addresses. The oldest is forgotten first; it starts at the floor when it comes back.
 _LEAST_SECONDS = 2e-5  # A turn counts for at least this, because switching costs time that no clock of a thread sees.
 _LONG_TURN = 0.004  # Seconds: a turn should not take longer, because others wait for its end; the loop, too.
+_MOST_AHEAD = 0.01  # Seconds that an address may have used more than another one that has a turn, before it waits.
+_LEFT_ALONE = 0.02  # Seconds for which it waits at most, because some turns are long and use no interpreter.
 _LATELY = 0.25  # Seconds since another address had a turn, for which a turn is kept free for it.
 # Bytes parsed in one turn: below 1 KiB the turns cost more than the parsing, above 64 KiB they get long for certain.
 _LEAST_PORTION, _MOST_PORTION = 1024, 64 * 1024
@@ -62,10 +67,12 @@ class Turns:
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
         self._used: OrderedDict[str | None, float] = OrderedDict()  # Accounts, in seconds; comparable, not absolute.
         self._held: Counter[str | None] = Counter()  # Turns of each owner that have begun and are not over.
+        self._began: dict[str | None, float] = {}  # When the last of these began.
         self._lately: OrderedDict[str, float] = OrderedDict()  # When the latest two addresses began their last turns.
         self._floor = 0.0  # The account of the owner that began last: one that is new, or has paused, starts there.
         self._in_a_row = 0.0  # Seconds of turns since the loop went round.
         self._is_due = False  # Whether ``_grant`` is going to be called.
+        self._is_late = False  # Whether ``_grant_late`` is.
 
     async def take(self, owner: str | None) -> None:
         """Wait for a turn. The caller has to give it back, whatever happens."""
@@ -91,7 +98,7 @@ class Turns:
         self._free += 1
         self._held[owner] -= 1
         if not self._held[owner]:
-            del self._held[owner]
+            del self._held[owner], self._began[owner]
         if self._waiting:
             self._schedule()
 
@@ -114,12 +121,31 @@ class Turns:
                 if self._waiting:
                     self._schedule()
                 return  # Owners that may not begin now are looked at again when a turn is given back.
+        if self._free and self._waiting and not self._is_late:  # Or when those before them are not left alone any more.
+            self._is_late = True
+            asyncio.get_running_loop().call_later(_LEFT_ALONE, self._grant_late)
+
+    def _grant_late(self) -> None:
+        self._is_late = False
+        if not self._is_due:
+            self._grant()
 
     def _may_begin(self, owner: str | None) -> bool:
         """Whether an owner may begin a turn now. The last free one is not for an owner that holds one already."""
+        if owner is not None and self._is_ahead(owner):
+            return False
         if self._free == 1 and self._held[owner]:
             return not self.has_others(owner)
         return self._free > 0
+
+    def _is_ahead(self, owner: str) -> bool:
+        """Whether an owner has used so much more than another address with a turn that it waits for that turn's end."""
+        least = self._standing(owner) - _MOST_AHEAD
+        return any(
+            self._used.get(other, self._floor) < least and began > clock() - _LEFT_ALONE
+            for other, began in self._began.items()
+            if other not in {None, owner}
+        )
 
     def has_others(self, owner: str | None) -> bool:
         """Whether an address other than ``owner`` had a turn lately. False for the node itself (None)."""
@@ -132,8 +158,9 @@ class Turns:
     def _begin(self, owner: str | None) -> None:
         self._free -= 1
         self._held[owner] += 1
+        self._began[owner] = clock()
         if owner is not None:
-            self._lately[owner] = clock()
+            self._lately[owner] = self._began[owner]
             self._lately.move_to_end(owner)
             if len(self._lately) > 2:
                 self._lately.popitem(last=False)

@@ -132,12 +132,13 @@ def test_all_threads_check_as_much(count: int, threads: int, sizes: list[int], m
     assert sizes == verification.start_checking([LOG.entries[0]] * count, threads)()
 
 
-@pytest.mark.parametrize("threads", [None, 1, 2])
-def test_ahead(threads: int | None) -> None:
-    """Each batch comes with its own verdicts, in order, and at most one batch is made ahead of the one dealt with."""
+@pytest.mark.parametrize(("threads", "ahead"), [(None, 5), (1, 3), (2, 4), (64, 5)])
+def test_ahead(threads: int | None, ahead: int) -> None:
+    """Each batch comes with its own verdicts, in order, and few are made ahead of the one dealt with."""
     rng = random.Random(7)
     entries = [Entry.decode(tampered(entry)) if rng.random() < 0.3 else entry for entry in LOG.entries]
-    batches = [entries[at : at + size] for at, size in ((0, 1), (1, 0), (1, 25), (26, 14))]
+    sizes = ((0, 1), (1, 0), (1, 25), (26, 14), (0, 3), (3, 9), (2, 2), (5, 1))
+    batches = [entries[at : at + size] for at, size in sizes]
     made: list[int] = []
 
     def making() -> Iterator[list[Entry]]:
@@ -148,8 +149,17 @@ def test_ahead(threads: int | None) -> None:
     for number, (batch, verdicts) in enumerate(check_ahead(making(), list, threads)):
         assert batch == batches[number]
         assert verdicts == [is_authentic(entry) for entry in batch]
-        assert len(made) <= number + 2
-    assert made == [0, 1, 2, 3]
+        assert len(made) <= number + ahead
+    assert made == [*range(len(sizes))]
+
+
+@pytest.mark.parametrize(("threads", "parts"), [(1, [1200]), (2, [1200]), (4, [600, 600])])
+def test_whole_batches_ahead(threads: int, parts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of two threads checks a batch of its own, because whole ones cost less; of more, several share a batch."""
+    monkeypatch.setattr(native, "core", object())
+    monkeypatch.setattr(verification, "_check_chunk", lambda entries, in_batches: in_batches * [len(entries)])
+    batches = [[LOG.entries[0]] * 1200] * 5
+    assert [verdicts for _, verdicts in check_ahead(batches, list, threads)] == [parts] * 5
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ order. A link that does not fit is a fork (``culm.bamboo.forks``).
 """
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import cache, partial
@@ -35,6 +36,7 @@ _CHUNK = 64  # Entries that a thread takes at a time: enough that checking them 
 # The same with the native core, whose batches cost less the larger they are, up to the second number. Halves of fewer
 # than the first would take a tenth more time of two cores than the whole takes of one.
 _LEAST_LARGE_CHUNK, _LARGE_CHUNK = 512, 4096
+_MOST_AHEAD = 4  # Batches whose signatures are checked, or wait for that, while the caller deals with another one.
 _FEWEST = 8  # Entries from which on a batch of the native core pays.
 _B = TypeVar("_B")
 _AUTHOR = slice(1, 1 + AUTHOR_BYTES)  # Where an entry has it (docs/specs/bamboo.md, "Entries").
@@ -112,21 +114,33 @@ def are_authentic(entries: Sequence[Entry], threads: int | None = None, *, in_ba
 
 
 def start_checking(
-    entries: Sequence[Entry], threads: int | None = None, *, beside_work: bool = False, in_batches: bool = True
+    entries: Sequence[Entry],
+    threads: int | None = None,
+    *,
+    among: int | None = None,
+    beside_work: bool = False,
+    in_batches: bool = True,
 ) -> Callable[[], list[bool]]:
     """Begin ``are_authentic`` on other threads; the function returned waits for its end, and gives the verdicts.
 
-    ``beside_work``: the caller has more to do meanwhile than batches of the native core take, so a processor is left to
-    it. Without that core the check takes longest, and gets all of them.
+    ``among``: how many threads get as much of these entries each; default: all. ``beside_work``: the caller has more to
+    do meanwhile than batches of the native core take, so a processor is left to it. Without that core the check takes
+    longest, and gets all of them.
     """
-    uses_core = native.core is not None and _batches and in_batches
-    if threads is None:
-        cores = os.cpu_count() or 1
-        threads = max(1, cores - 1) if beside_work and uses_core else cores
-    size = _large_chunk(len(entries), threads) if uses_core else _CHUNK
+    uses_core = _uses_core(in_batches=in_batches)
+    threads = threads or _threads(beside_work=beside_work and uses_core)
+    size = _large_chunk(len(entries), among or threads) if uses_core else _CHUNK
     chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
     checks = _pool(threads).map(partial(_check_chunk, in_batches=in_batches), chunks)
     return lambda: [verdict for chunk in checks for verdict in chunk]
+
+
+def _uses_core(*, in_batches: bool = True) -> bool:
+    return native.core is not None and _batches and in_batches
+
+
+def _threads(*, beside_work: bool) -> int:
+    return max(1, (os.cpu_count() or 1) - beside_work)
 
 
 def _large_chunk(count: int, threads: int) -> int:
@@ -144,21 +158,28 @@ def _check_chunk(entries: Sequence[Entry], in_batches: bool) -> list[bool]:
 
 
 def check_ahead(
-    batches: Iterable[_B], entries: Callable[[_B], Sequence[Entry]], threads: int | None = None
+    batches: Iterable[_B],
+    entries: Callable[[_B], Sequence[Entry]],
+    threads: int | None = None,
+    *,
+    beside_work: bool = False,
 ) -> Iterator[tuple[_B, list[bool]]]:
     """Each batch with the verdicts on its ``entries``, in the order in which the batches come.
 
-    The signatures of a batch are checked on other threads (``threads``: as in ``are_authentic``) while the caller deals
-    with the batch before, and the next one is made. So three batches are in memory at a time.
+    The signatures of some batches are checked on other threads (as ``start_checking`` says) while the caller deals with
+    the one before, and the next one is made. Each of two or three threads has a batch to itself, because the
+    native core takes a tenth less time for a whole one than for two halves. At most six batches are in memory.
     """
-    checked: tuple[_B, Callable[[], list[bool]]] | None = None
+    threads = threads or _threads(beside_work=beside_work and _uses_core())
+    ahead = min(threads + 1, _MOST_AHEAD)  # One more than are checked, so that no thread waits for the caller.
+    checked: deque[tuple[_B, Callable[[], list[bool]]]] = deque()
     for batch in batches:
-        checks = start_checking(entries(batch), threads)
-        if checked is not None:
-            yield checked[0], checked[1]()
-        checked = batch, checks
-    if checked is not None:
-        yield checked[0], checked[1]()
+        checked.append((batch, start_checking(entries(batch), threads, among=ceil(threads / (ahead - 1)))))
+        if len(checked) > ahead:
+            first, verdicts = checked.popleft()
+            yield first, verdicts()
+    for batch, verdicts in checked:
+        yield batch, verdicts()
 
 
 @cache

@@ -29,7 +29,7 @@ from culm.store.schema import OF_LOG, SCRIPTS, PayloadState, State, from_sql, lo
 from culm.store.values import VerifyReport
 from culm.types import Log
 
-_BATCH = 4096  # Entries whose signatures are verified together: one by one they cost four times as much.
+_BATCH = 2048  # Entries whose signatures are verified together: one by one they cost four times as much.
 _READ_TOGETHER = 512  # Entries whose payloads of up to 64 KiB are in memory at a time.
 
 
@@ -106,7 +106,8 @@ def _authentic_entries(database: Database, log: Log, report: VerifyReport) -> It
     """The rows that hold authentic entries, with these entries; the others are reported."""
     rows = entry_rows(database, log, 1, MAX_U64, State)
     pages = (_decoded(log, page) for page in iter(lambda: list(islice(rows, _BATCH)), []))
-    for (decoded, wrong), good in check_ahead(pages, lambda page: [entry for _, entry in page[0]]):
+    checked = check_ahead(pages, lambda page: [entry for _, entry in page[0]], beside_work=True)
+    for (decoded, wrong), good in checked:
         report.entries += len(decoded) + len(wrong)
         for (_, entry), authentic in zip(decoded, good, strict=True):
             if not authentic:

@@ -286,9 +286,9 @@ class _Reader:
 def decode(data: bytes) -> Iterator[Message | Reading]:
     """A message of the control stream; ``RemoteProtocolError`` if it is none.
 
-    Reading one with thousands of items takes milliseconds, so whoever does can pause in between. Offers come in parts,
-    as if the peer had sent several messages; ``RemoteProtocolError`` may come behind some of them. Interests come
-    together, behind a ``READING`` for each part, because half of them would say that the rest is not wanted.
+    Reading one with thousands of items takes milliseconds, so that the reader can pause in between. Offers come in
+    parts, as if the peer had sent several messages; ``RemoteProtocolError`` may come behind some of them. Interests
+    come together, behind a ``READING`` for each part, because half of them would say that the rest is not wanted.
     """
     return _read_all(data, _read_message, "a control message")
 

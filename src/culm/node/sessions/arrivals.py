@@ -142,7 +142,7 @@ class Arrivals(Storing):
 
         That session may have broken off, so the payload is to be asked for again if it is still missing."""
         self.no_room_for: set[Log] = set()
-        """Logs of which a quota refused something, to be asked for again when there is room."""
+        """Logs that a quota had no room for: they are asked for again when there is some."""
         self._finishing: set[asyncio.Task[ImportReport]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
 

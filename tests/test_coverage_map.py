@@ -56,7 +56,7 @@ TESTED_IN = {
     "node/culm/test_session": "node.culm.claims node.culm.offers node.culm.streams node.network.tls"
     " node.network.transport node.network.urls node.schemes node.service node.surroundings",
     "node/intervals/test_follower_model": "node.intervals.followed node.intervals.spans",
-    "node/intervals/test_session": "node.sessions.pointtopoint",
+    "node/intervals/test_session": "node.intervals.questions node.sessions.pointtopoint",
     "node/sessions/test_forks": "node.interests.doubts",
     "node/proposals/test_session": "node.proposals.options",
     "node/sharing/test_peering": "node.network.backoff node.sharing.penalties node.sharing.rates node.sharing.slots",

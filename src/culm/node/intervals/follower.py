@@ -12,19 +12,8 @@ stand and wait. Where the peer has offered all of a span, the eager request is e
 with thousands of small logs a second one for each would cost the peer half as much again. The end of an open span is
 given relative to the newest payload, so that the eager request goes on to bring news for as long as it stays open.
 
-*Questions.* Some things have to be known beside that. They are lazy requests, too, and have names:
-
-- ``newest``: which is the peer's newest payload? If the peer stops answering before that number, it has a gap. A
-  request stops at the first entry that the peer lacks, so what it may hold behind that is asked for on its own: from
-  each number at which its entries can go on (``culm.node.interests.missing.resumptions``).
-- ``head``: is the peer's entry at our newest number the same as ours? The question names our entry's hash, so that a
-  fork shows even when neither side has anything new.
-- ``shared``: the same at *the peer's* newest number, or at the first number that we hold on the path down from there,
-  if the peer holds no entry of our newest number.
-- ``fork``: which is the lowest fork that the peer knows? Asked of a log that we know to be forked, because all else
-  about it is asked for with local forks, which are shown only where they lie.
-- ``doubt``: send the entry of a number at which the peer seems to hold another one. (This one is eager.) The same
-  brings our own newest entry once more, where the peer has to show that it holds it (``culm.node.sessions.witness``).
+*Questions.* Some things have to be known beside that, for instance the peer's newest payload. They have lazy requests
+of their own, with names (``culm.node.intervals.questions``).
 
 For example, we hold 1 to 7 and the peer has 1 to 12. The round asks ``newest`` and ``head``, and sends the two requests
 for 8 and up. The peer says "10 items" to the lazy one: 5 entries and 5 payloads. When the tenth item has come, the span
@@ -39,12 +28,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from culm import intervals
-from culm.bamboo import MAX_U64, Entry, ForkProof, PayloadHasher, path
+from culm.bamboo import MAX_U64, Entry, PayloadHasher, path
 from culm.intervals import At, FromGreatest, Interval, MetadataOnly, Regular, Single
 from culm.intervals.requester import OurRequest
 from culm.node.interests.missing import EVERYTHING, least_certificate
 from culm.node.interests.policy import Policy
 from culm.node.intervals.followed import Content, Followed, FollowOptions, Phase, Span
+from culm.node.intervals.questions import Questions
 from culm.node.intervals.spans import MOST_SPANS, Missing
 from culm.node.storage.source import StoreSource
 from culm.ranges import RangeSet
@@ -82,7 +72,7 @@ class Follower:
         self._options = options
         self._missing = Missing(source, options, live=live)
         self._live = live
-        self._claimed = claimed  # See ``culm.node.sessions.witness``.
+        self._questions = Questions(connection, source, claimed, self._request, self._drop)
         self._worth_asking = worth_asking
         self._by_id: dict[int, tuple[Followed, Span | None]] = {}  # What each request is about; None: a question.
         self._doubts: dict[int, tuple[Log, int]] = {}  # Entries that may contradict ours, by the request for them.
@@ -123,7 +113,7 @@ class Follower:
         could answer with an entry that we hold.
         """
         if self._connection.ours.credit and (log, seq) not in self._doubts.values():
-            own = self._hash_of(log, seq) if confirmed else None
+            own = self._source.hash_of(log, seq) if confirmed else None
             interval = MetadataOnly(seq, ascending=True, dist=0, own=own)
             self._doubts[self._connection.request(*log, interval, forks=self._forks(log))] = log, seq
 
@@ -205,7 +195,7 @@ class Follower:
         followed.gaps.clear()
         followed.were_asked = frozenset()
         followed.is_compared = False
-        self._forget_unsure(followed)
+        self._questions.forget_unsure(followed)
         followed.lowest = 1
         followed.phase = Phase.READY
         self.todo.append(followed)
@@ -220,7 +210,8 @@ class Follower:
             if self._is_owed(followed):
                 continue
             if span is None:
-                self._question_over(followed, request_id)
+                self._questions.over(followed, request_id)
+                self._check(followed)
             elif request_id == span.lazy or (span.lazy < 0 and span.announced is None):
                 self._answered(followed, span)
 
@@ -298,34 +289,13 @@ class Follower:
         followed.exhausted = {(at, content) for at, content in followed.exhausted if at not in followed.again}
         followed.again = frozenset()
         followed.spans = [span for span in followed.spans if self._open_request(span.eager)]
-        if not followed.were_asked:
-            self._question(followed, "newest", Regular(FromGreatest(1), FromGreatest(0)))
-            # The newest entry, not the newest payload: the tails of pools end at one number, so that two nodes which
-            # follow different parts of the log meet there.
-            if (extent := self._source.lookup(followed.log).entry_extent()) is not None:
-                self._compare(followed, "head", extent[1])
-            if self._source.lookup(followed.log).is_forked:  # All else is asked for with local forks.
-                interval = MetadataOnly(1, ascending=True, dist=0, own=self._hash_of(followed.log, 1))
-                self._question(followed, "fork", interval, forks=intervals.Forks.DEFAULT)
-        if followed.newest is not None and not followed.is_compared and followed.compared is None:
-            self._ask_below_their_newest(followed, followed.newest)
-        self._ask_about_entries(followed)
+        self._questions.ask(followed)
         if followed.newest is None and self._needs_newest(followed):
             if self._may_ask_by_offset(followed):
                 followed.waiting.append(Span(1, None, Content(), of_newest=self._options.newest))
             return
         followed.waiting += self._missing.spans(followed, self._interest(followed.log))
         followed.is_last_round = not (followed.waiting or followed.questions)
-
-    def _ask_about_entries(self, followed: Followed) -> None:
-        """Ask about what the peer's offer gave reason to: an entry to compare, and one that may contradict ours."""
-        if followed.compared is not None:
-            self._compare(followed, "shared", followed.compared)
-            followed.compared = None
-        if followed.doubted is not None:
-            interval = MetadataOnly(followed.doubted, ascending=True, dist=0)
-            self._question(followed, "doubt", interval, lazy=False)
-            followed.doubted = None
 
     def _needs_newest(self, followed: Followed) -> bool:
         """Whether what is wanted depends on the peer's newest entry, so that planning has to wait for it."""
@@ -344,45 +314,6 @@ class Follower:
         is_bounded = options.least_size is not None or options.greatest_size is not None
         lookup = self._source.lookup(followed.log)
         return followed.interest == EVERYTHING and not (is_bounded or followed.spans) and lookup.entry_extent() is None
-
-    def _ask_below_their_newest(self, followed: Followed, newest: int) -> None:
-        """Ask whether an entry is ours that both hold, if the peer holds none of our newest number.
-
-        A side with a certified entry holds the path from it down to entry 1. So two such sides hold one entry
-        in common at least. Without this question a fork would stay hidden from a peer that does not want the log,
-        because it asks nothing itself. ``newest``: 0 if the peer has no payload; it may hold entries all the same.
-        """
-        lookup = self._source.lookup(followed.log)
-        extent = lookup.entry_extent()
-        is_told = extent is not None and followed.offered is not None and extent[1] <= newest
-        if is_told or "head" not in followed.were_asked or "shared" in followed.were_asked:
-            return
-        held = (seq for seq in path(newest or 1, 1) if lookup.entries_around(seq) is not None)
-        if (seq := next(held, None)) is not None:
-            self._compare(followed, "shared", seq)
-
-    def _compare(self, followed: Followed, name: str, seq: int) -> None:
-        """Ask whether the peer's entry of a number is ours."""
-        if (own := self._hash_of(followed.log, seq)) is not None:
-            # Ascending: of a log that is forked above, the answer is about this number all the same.
-            self._question(followed, name, MetadataOnly(seq, ascending=True, dist=0, own=own))
-
-    def _hash_of(self, log: Log, seq: int) -> bytes | None:
-        """The hash of our entry of a number; None if there is none."""
-        stored = self._source.get(log, seq)
-        return None if stored is None else stored.entry.hash
-
-    def _question(
-        self,
-        followed: Followed,
-        name: str,
-        interval: Interval,
-        *,
-        lazy: bool = True,
-        forks: intervals.Forks | None = None,
-    ) -> None:
-        followed.questions[self._request(followed, None, interval, lazy=lazy, forks=forks)] = name
-        followed.were_asked |= {name}
 
     # -- asking ------------------------------------------------------------------------------------------------
 
@@ -486,7 +417,7 @@ class Follower:
         others = [other for other in (*followed.spans, *followed.waiting) if not other.over] if span.is_small else []
         for dist, member in enumerate(members):
             if lookup.entries_around(member) is not None:
-                return dist, self._hash_of(followed.log, member)
+                return dist, self._source.hash_of(followed.log, member)
             if member in followed.pools or any(other.covers(member) for other in others):
                 return dist, None
             followed.pools.add(member)
@@ -516,9 +447,13 @@ class Follower:
     def _announced(self, request_id: int, items: int) -> None:
         followed, span = self._by_id[request_id]
         if request_id == followed.unsure:
-            self._has_more(followed)
+            self._questions.has_more(followed)
+            if followed.phase is Phase.DONE:
+                followed.phase = Phase.READY
+                self.todo.append(followed)
         elif span is None:
-            self._question_said(followed, request_id, items)
+            self._questions.hear(followed, request_id, items)
+            self._check(followed)
         elif request_id == span.lazy:
             self.missing += (items + 1) // 2
             self._answered(followed, span, items)
@@ -579,9 +514,8 @@ class Follower:
         if followed is None:  # The request has served its purpose before.
             return
         if span is None:
-            if followed.questions.get(event.id) == "newest" and (proof := _proof_of(event)) is not None:
-                followed.newest = proof.position - 1  # It lies on a branch. What counts is below the fork.
-            self._question_over(followed, event.id)
+            self._questions.ended(followed, event)
+            self._check(followed)
             return
         if event.id == span.lazy and (followed.fork_seen or not event.proof):
             self._answered(followed, span)
@@ -620,51 +554,7 @@ class Follower:
             followed.phase = Phase.DONE
             if any(span.covers(2) and self._open_request(span.eager) for span in followed.spans):
                 # Entry 2 would come by that request. While the question is open, the peer thinks that we wait for more.
-                self._forget_unsure(followed)
+                self._questions.forget_unsure(followed)
         else:
             followed.phase = Phase.STORING
             self._storing.append(followed)
-
-    # -- the questions -----------------------------------------------------------------------------------------
-
-    def _question_said(self, followed: Followed, request_id: int, items: int) -> None:
-        name, ours = followed.questions[request_id], self._connection.ours.requests.get(request_id)
-        followed.is_compared |= name == "head" and items > 0
-        start = followed.started.get(name, 0)
-        if name == "newest" and start:
-            # The start is one below the newest payload, unless that is entry 1.
-            pool = 0 if ours is None or ours.stream is None else len(ours.stream.before)
-            if start == 1 and items == pool + 2:
-                followed.unsure = request_id
-            self._is_newest(followed, 1 if request_id == followed.unsure else start + 1)
-        self._question_over(followed, request_id)
-
-    def _has_more(self, followed: Followed) -> None:
-        """The answer that seemed to be about a single entry goes on: the newest payload is that of entry 2."""
-        self._forget_unsure(followed)
-        self._is_newest(followed, 2)
-        if followed.phase is Phase.DONE:
-            followed.phase = Phase.READY
-            self.todo.append(followed)
-
-    def _is_newest(self, followed: Followed, seq: int) -> None:
-        followed.newest = seq
-        followed.doubted = self._claimed(followed.log, seq) or followed.doubted
-
-    def _forget_unsure(self, followed: Followed) -> None:
-        request_id, followed.unsure = followed.unsure, -1
-        self._drop(request_id)
-
-    def _question_over(self, followed: Followed, request_id: int) -> None:
-        if request_id != followed.unsure:
-            self._drop(request_id)
-        name = followed.questions.pop(request_id, "")
-        if name == "newest" and followed.newest is None:
-            followed.newest = 0
-            self._claimed(followed.log, 0)
-        self._check(followed)
-
-
-def _proof_of(event: intervals.Ended) -> ForkProof | None:
-    """The fork that a response ended with; None if it ended otherwise, or with one side of a fork."""
-    return ForkProof.of(*event.proof) if len(event.proof) == 2 else None

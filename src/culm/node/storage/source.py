@@ -191,6 +191,11 @@ class StoreSource:
         """The entry of a number, or None. Of a forked number, the one that came first."""
         return self.ask(lambda store: store.get(Place(*log, seq)))
 
+    def hash_of(self, log: Log, seq: int) -> bytes | None:
+        """The hash of the entry that ``get`` gives."""
+        stored = self.get(log, seq)
+        return None if stored is None else stored.entry.hash
+
     def newest(self, log: Log) -> Entry | None:
         """The newest verified entry, or None."""
         with self._lock:

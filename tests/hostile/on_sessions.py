@@ -289,7 +289,7 @@ ATTACKS = [
     Attack("culm", "ended stream", ends_a_stream, "ended a stream"),
     Attack("culm", "pings without reading", pings_unread, None, gets="taken", cpu=6.0),
     Attack("culm", "tiny packets", tiny_packets, None, gets="is heard", cpu=6.0),
-    # Each session of these two is cut off after a fortieth of a second of reading. The next one has another address, and
+    # Each session of these two is cut off after a fortieth of a second of reading. The next one has a new address, and
     # that has used nothing, so that it goes before the honest peer.
     Attack("culm", "many interests", many_interests, "more than 10000 interests", ratio=0.3),
     Attack("culm", "wide interests", wide_interests, "interests of more than", memory=65.0, ratio=0.4),  # 4 MiB as read

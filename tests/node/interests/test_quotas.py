@@ -337,6 +337,36 @@ def test_a_log_that_fills_up_while_the_tally_counts(parties: list[Party], scheme
     run(main)
 
 
+def test_logs_that_were_refused_are_not_remembered_for_ever(parties: list[Party]) -> None:
+    """Over ``culm://`` a session keeps nothing of refused logs once it has dealt with them: a peer can name any number.
+
+    Each log has one entry that does not fit.
+    """
+    carrier, member, _ = parties
+    for log_id in range(50):
+        member.store.append(member.identity, log_id, [bytes(100_000)])
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            service, url = await stack.enter_async_context(node(carrier, "culm", QuotaLimits(author=60_000)))
+            caller, _ = await stack.enter_async_context(node(member, "culm"))
+            caller.contact(url)
+            quotas = service.config.policy.quotas
+            assert quotas is not None
+            await until(lambda: all(quotas.is_full((member.identity.public, log_id)) for log_id in range(50)))
+            await asyncio.sleep(3)
+            (session,) = service.sessions
+            remembered = [
+                value
+                for part in (session._transfer, session._transfer.arrivals, session._transfer.asker)  # type: ignore[attr-defined]
+                for value in vars(part).values()
+                if isinstance(value, set | dict) and len(value) >= 50
+            ]
+            assert not remembered
+
+    run(main)
+
+
 async def _told(caller: NodeService) -> None:
     """The sessions of a node hear that its store has changed."""
     for session in caller.sessions:

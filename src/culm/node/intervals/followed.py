@@ -139,6 +139,7 @@ class Followed:
     brought: int = 0  # Bytes that have come.
     whole: RangeSet | None = None  # The interest with what is not worth asking for just now; None before any round.
     doubted: int | None = None  # The peer's entry of this number may differ from ours, and is to be asked for.
+    had_no_room: bool = False  # A quota has refused something of it.
     compared: int | None = None  # The number of an entry that both hold; the peer is to say whether it is the same.
 
     def may_have(self, seq: int) -> bool:

@@ -24,7 +24,7 @@ Specification: docs/specs/intervals.md, "What a node asks for", "What a node doe
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from culm import intervals
@@ -124,15 +124,17 @@ class Follower:
             del self.logs[log]
         return finished
 
-    def reconsider(self, policy: Policy, missed: Collection[Log] = ()) -> None:
-        """Begin anew with the logs whose interest has changed, and with ``missed`` ones: their requests are cancelled.
+    def had_no_room(self, log: Log) -> None:
+        """Something of a log came and was refused. ``reconsider`` asks anew, because it comes only once."""
+        if (followed := self.logs.get(log)) is not None:
+            followed.had_no_room = True
 
-        Of those something came and was refused, and it does not come again by the requests that brought it.
-        """
+    def reconsider(self, policy: Policy) -> None:
+        """Begin anew with the logs whose interest has changed, or that had no room: their requests are cancelled."""
         self._interest = policy.interest
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
-            if log not in missed and wanted == (followed.whole or followed.interest):
+            if not followed.had_no_room and wanted == (followed.whole or followed.interest):
                 continue
             for request_id in [at for at, (of, _) in self._by_id.items() if of is followed]:
                 self._drop(request_id)

@@ -28,7 +28,7 @@ Specification: docs/specs/proposals.md, "What a node proposes".
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 
@@ -73,6 +73,7 @@ class _Followed:
     # proposal that skipped them does not come back to them.
     given_up: set[tuple[int, int | None]] = field(default_factory=set)  # Starts and ends of our proposals that the peer
     # does not want to be made again in this session, unless it brings up the log by itself.
+    had_no_room: bool = False  # A quota has refused something of it.
     may_skip: bool = False  # The peer would rather cancel than wait for a mandatory payload that it lacks.
 
     def __post_init__(self) -> None:
@@ -127,10 +128,15 @@ class Proposer:
                 self.logs[log] = _Followed(log, interest)
                 self.todo.append(log)
 
-    def reconsider(self, policy: Policy, missed: Collection[Log] = ()) -> None:
+    def had_no_room(self, log: Log) -> None:
+        """Something of a log came and was refused. ``reconsider`` asks anew, because it comes only once."""
+        if (followed := self.logs.get(log)) is not None:
+            followed.had_no_room = True
+
+    def reconsider(self, policy: Policy) -> None:
         """Other things are wanted or shared now: take back the proposals for logs whose interest changed.
 
-        And those for ``missed`` ones: something came of these and was refused, and it does not come again by them.
+        And those for logs that had no room: they are proposed anew.
         """
         self.interest, self.shares = policy.interest, policy.shares
         for log in [log for log in self.refused if policy.shares(log)]:
@@ -140,7 +146,8 @@ class Proposer:
             self._queue(log)
         for log, followed in list(self.logs.items()):
             wanted = policy.interest(log)
-            if log in missed or wanted != followed.whole:
+            if followed.had_no_room or wanted != followed.whole:
+                followed.had_no_room = False
                 followed.interest = followed.whole = wanted
                 self._take_back(followed)
                 if wanted:

@@ -110,6 +110,7 @@ class Arrivals(Storing):
     to keep it, by its payload if that is small and came whole, otherwise by an empty one, and by the quotas; what it
     refuses is dropped. ``grew`` is called when more bytes of a large payload were written, so that greedy sessions can
     pass them on. ``is_for_another`` says of an entry that only another session may write its payload now.
+    ``had_no_room`` is called when a quota has refused something of a log.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Arrivals(Storing):
         policy: Policy | None = None,
         grew: Callable[[Log], None] = lambda _: None,
         is_for_another: Callable[[Entry], bool] = lambda _: False,
+        had_no_room: Callable[[Log], None] = lambda _: None,
     ) -> None:
         super().__init__()
         self._worker = worker
@@ -126,6 +128,7 @@ class Arrivals(Storing):
         self._policy = policy or Policy()
         self._grew = grew
         self._is_for_another = is_for_another
+        self._had_no_room = had_no_room
         # By request: an entry whose payload may be the next thing that the request brings, and the bytes so far.
         self._pending: dict[int, tuple[Entry, bytearray]] = {}
         self._items: _Queue[_Item | ForkProof] = _Queue()
@@ -141,8 +144,6 @@ class Arrivals(Storing):
         """Entries whose payload came to its end here and is not whole, because another session wrote it meanwhile.
 
         That session may have broken off, so the payload is to be asked for again if it is still missing."""
-        self.no_room_for: set[Log] = set()
-        """Logs that a quota had no room for: they are asked for again when there is some."""
         self._finishing: set[asyncio.Task[ImportReport]] = set()  # Syncs under way.
         self._disk = asyncio.Semaphore(_SYNCS)
 
@@ -186,7 +187,7 @@ class Arrivals(Storing):
             if quotas is None or quotas.takes_proof(entries):
                 self._items.append(proof)
             else:
-                self.no_room_for.add(proof.log)
+                self._had_no_room(proof.log)
         else:
             self._add_item(entries[0], None)
 
@@ -222,7 +223,7 @@ class Arrivals(Storing):
             if self._policy.curate is not None:
                 self._unwanted.add(entry.hash)
             if self._policy.quotas is not None:
-                self.no_room_for.add(entry.log)
+                self._had_no_room(entry.log)
             return
         self._items.append(_Item(entry, payload, is_hashed))
 
@@ -231,7 +232,7 @@ class Arrivals(Storing):
             return
         quotas = self._policy.quotas
         if quotas is not None and isinstance(job, PayloadReceived) and not quotas.takes_piece(job.entry, len(job.data)):
-            self.no_room_for.add(job.entry.log)
+            self._had_no_room(job.entry.log)
             return
         self._jobs.append(job)
         self._jobs_due += _is_last(job)

@@ -46,7 +46,12 @@ class PointToPointSession(Session[EventT]):
     ) -> None:
         super().__init__(context, streams, connection, purpose)
         self.arrivals = Arrivals(
-            context.worker, self._was_stored, context.config.policy, context.grew, self._is_for_another
+            context.worker,
+            self._was_stored,
+            context.config.policy,
+            context.grew,
+            self._is_for_another,
+            self._had_no_room,
         )
         self._source = context.source
         self._mixed: list[Place] = []  # Payloads whose pieces from several peers proved wrong together.
@@ -81,8 +86,7 @@ class PointToPointSession(Session[EventT]):
             logs += await self._share.run(self._source.ask, lambda store: [held.log for held in store.logs()])
         async with self.driver.lock:
             self.config = replace(self.config, policy=policy)
-            self.asker.reconsider(policy, self.arrivals.no_room_for)
-            self.arrivals.no_room_for.clear()
+            self.asker.reconsider(policy)
             self.asker.add(logs)  # Those of them that are wanted.
         self.driver.wake()
 
@@ -185,6 +189,9 @@ class PointToPointSession(Session[EventT]):
     def _is_for_another(self, entry: Entry) -> bool:
         """Whether another session fetches a payload alone, so that bytes which still come here are of no use."""
         return self._context.wrong.is_for_another(self, entry.log, entry.seq, self._now())
+
+    def _had_no_room(self, log: Log) -> None:
+        self.asker.had_no_room(log)
 
     def _was_stored(self, report: ImportReport) -> None:
         for place, error in report.refused:

@@ -117,19 +117,19 @@ def start_checking(
     entries: Sequence[Entry],
     threads: int | None = None,
     *,
-    among: int | None = None,
+    parts: int | None = None,
     beside_work: bool = False,
     in_batches: bool = True,
 ) -> Callable[[], list[bool]]:
     """Begin ``are_authentic`` on other threads; the function returned waits for its end, and gives the verdicts.
 
-    ``among``: how many threads get as much of these entries each; default: all. ``beside_work``: the caller has more to
-    do meanwhile than batches of the native core take, so a processor is left to it. Without that core the check takes
-    longest, and gets all of them.
+    ``parts``: into how many equal ones the native core's work is cut; default: one for each thread. ``beside_work``:
+    the caller has more to do meanwhile than batches of the native core take, so a processor is left to it. Without that
+    core the check takes longest, and gets all of them.
     """
     uses_core = _uses_core(in_batches=in_batches)
     threads = threads or _threads(beside_work=beside_work and uses_core)
-    size = _large_chunk(len(entries), among or threads) if uses_core else _CHUNK
+    size = _large_chunk(len(entries), parts or threads) if uses_core else _CHUNK
     chunks = [entries[at : at + size] for at in range(0, len(entries), size)]
     checks = _pool(threads).map(partial(_check_chunk, in_batches=in_batches), chunks)
     return lambda: [verdict for chunk in checks for verdict in chunk]
@@ -174,7 +174,7 @@ def check_ahead(
     ahead = min(threads + 1, _MOST_AHEAD)  # One more than are checked, so that no thread waits for the caller.
     checked: deque[tuple[_B, Callable[[], list[bool]]]] = deque()
     for batch in batches:
-        checked.append((batch, start_checking(entries(batch), threads, among=ceil(threads / (ahead - 1)))))
+        checked.append((batch, start_checking(entries(batch), threads, parts=ceil(threads / (ahead - 1)))))
         if len(checked) > ahead:
             first, verdicts = checked.popleft()
             yield first, verdicts()

@@ -121,7 +121,8 @@ class Turns:
                 if self._waiting:
                     self._schedule()
                 return  # Owners that may not begin now are looked at again when a turn is given back.
-        if self._free and self._waiting and not self._is_late:  # Or when those before them are not left alone any more.
+        # Or when the turn that they leave alone has gone on for so long that they need not wait for its end.
+        if self._free and self._waiting and not self._is_late:
             self._is_late = True
             asyncio.get_running_loop().call_later(_LEFT_ALONE, self._grant_late)
 
